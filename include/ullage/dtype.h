@@ -9,14 +9,14 @@ extern "C" {
 #endif
 
 /* name in C, name in files and messages, bytes of one element, name in safetensors */
-#define ULL_DTYPE_MAP(XX)                                                                          \
-  XX(FLOAT64, "float64", 8, "F64")                                                                 \
-  XX(FLOAT32, "float32", 4, "F32")                                                                 \
-  XX(FLOAT16, "float16", 2, "F16")                                                                 \
-  XX(BFLOAT16, "bfloat16", 2, "BF16")                                                              \
-  XX(INT64, "int64", 8, "I64")                                                                     \
-  XX(INT32, "int32", 4, "I32")                                                                     \
-  XX(UINT8, "uint8", 1, "U8")                                                                      \
+#define ULL_DTYPE_MAP(XX)             \
+  XX(FLOAT64, "float64", 8, "F64")    \
+  XX(FLOAT32, "float32", 4, "F32")    \
+  XX(FLOAT16, "float16", 2, "F16")    \
+  XX(BFLOAT16, "bfloat16", 2, "BF16") \
+  XX(INT64, "int64", 8, "I64")        \
+  XX(INT32, "int32", 4, "I32")        \
+  XX(UINT8, "uint8", 1, "U8")         \
   XX(BOOL, "bool", 1, "BOOL")
 
 typedef enum ull_dtype {

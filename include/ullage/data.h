@@ -1,0 +1,333 @@
+/* Data: where samples come from, and how batches of them reach the trainer.
+ *
+ * A **source** is an indexed set of samples; every sample has the same named arrays (an image and
+ * its label, or tokens and targets). A **loader** turns a source into a stream of batches: named
+ * arrays shaped and typed as the model wants them, in an order and with augmentations that depend
+ * on (seed, epoch, sample) alone, never on threads, ring depth or resume. Memory is known to the
+ * byte before a loader exists and never grows.
+ *
+ *     ull_source_options source_options = ull_source_options_default();
+ *     ull_source *source;
+ *     ull_status status = ull_source_open("idx:/usr/share/mnist", &source_options, &source);
+ *     ...
+ *     ull_loader_options options = ull_loader_options_default(source);
+ *     options.bindings = bindings;   options.binding_count = 2;   options.batch_size = 64;
+ *     status = ull_loader_create(&options, &loader);
+ *     const ull_batch *batch;
+ *     while ((status = ull_loader_next(loader, &batch)) == ULL_OK && batch) {
+ *       train_on(batch->arrays, batch->samples);
+ *       ull_loader_release(loader, batch);
+ *     }
+ *     ull_loader_destroy(loader);
+ *     ull_source_close(source);
+ *
+ * Threads, not processes. Nothing here polls or sleeps.
+ */
+#ifndef ULLAGE_DATA_H
+#define ULLAGE_DATA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ullage/dtype.h"
+#include "ullage/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ULL_DATA_MAX_RANK 7    /* dimensions of one sample's array, the batch not counted */
+#define ULL_DATA_MAX_ARRAYS 64 /* arrays of a source, and bindings of a loader */
+#define ULL_DATA_MAX_CHANNELS 16
+
+/* ---- Sources
+ * ----------------------------------------------------------------------------------------------------
+ */
+
+typedef struct ull_source ull_source;
+
+typedef enum ull_split { ULL_SPLIT_TRAIN, ULL_SPLIT_EVAL } ull_split;
+
+typedef enum ull_array_role {
+  ULL_ARRAY_INPUT,
+  ULL_ARRAY_TARGET, /* "target", "label" or "labels" */
+} ull_array_role;
+
+/* What was found out about one sample. */
+typedef enum ull_verdict {
+  ULL_VERDICT_OK,
+  ULL_VERDICT_REPAIRED,   /* usable; something about the file was put right */
+  ULL_VERDICT_DAMAGED,    /* decoded, but part of the content is lost */
+  ULL_VERDICT_UNREADABLE, /* nothing usable */
+  ULL_VERDICT_COUNT
+} ull_verdict;
+
+/* "ok", "repaired", "damaged", "unreadable"; never NULL. */
+const char *ull_verdict_name(ull_verdict verdict);
+
+/* One array of every sample. The shape is one sample's, without the batch. */
+typedef struct ull_array_info {
+  const char *name; /* borrowed until the source is closed */
+  ull_dtype dtype;
+  ull_array_role role;
+  bool image; /* the shape is [channels, height, width], so that crop and flip mean something */
+  int rank;
+  int64_t shape[ULL_DATA_MAX_RANK];
+  uint64_t sample_bytes;
+} ull_array_info;
+
+/* One array of the `synthetic` source. Floating point: standard normal. Integers and bool: uniform
+ * in [minimum, maximum]. */
+typedef struct ull_synthetic_array {
+  const char *name;
+  ull_dtype dtype;
+  ull_array_role role;
+  int rank;
+  int64_t shape[ULL_DATA_MAX_RANK];
+  int64_t minimum, maximum;
+} ull_synthetic_array;
+
+typedef struct ull_source_options {
+  ull_split split;
+  double val_split; /* above 0: this part of the training samples, chosen by a fixed permutation, is
+                       held out: ULL_SPLIT_EVAL is that part, ULL_SPLIT_TRAIN the rest */
+  uint64_t seed;    /* of `synthetic` */
+  uint64_t resident_limit_bytes; /* refuse what would hold more in memory; 0 = no limit */
+  bool verify; /* read everything once at open and compare checksums where the format has them */
+  const ull_synthetic_array *synthetic; /* borrowed for the call; needed by `synthetic` alone */
+  size_t synthetic_count;
+  uint64_t synthetic_samples; /* usually the batch size: one fixed batch */
+} ull_source_options;
+
+/* Training split, no held out part, no limit, verification on. */
+ull_source_options ull_source_options_default(void);
+
+/* Opens SRC: `idx:DIR` (train-* for training, t10k-* for evaluation; plain or .gz; arrays `image`
+ * [1, H, W] uint8 and `label` uint8), `npz:FILE`, `npy:DIR` (arrays with a common first dimension,
+ * C order, little endian float16/32/64, uint8, int32, int64, bool), `synthetic`. The source is the
+ * caller's; close it after every loader over it.
+ *
+ * ULL_ERROR_USAGE: no such kind of source. ULL_ERROR_DATA: missing, truncated, damaged or
+ * contradictory files; the record names the file and what to do. ULL_ERROR_UNSUPPORTED: a layout or
+ * dtype that Ullage does not read. ULL_ERROR_IO, ULL_ERROR_OUT_OF_MEMORY, ULL_ERROR_DOES_NOT_FIT
+ * (resident_limit_bytes). */
+ull_status ull_source_open(const char *text, const ull_source_options *options, ull_source **out);
+
+/* NULL is allowed. */
+void ull_source_close(ull_source *source);
+
+uint64_t ull_source_sample_count(const ull_source *source);
+size_t ull_source_array_count(const ull_source *source);
+
+/* Borrowed until close. `array` < ull_source_array_count. */
+const ull_array_info *ull_source_array(const ull_source *source, size_t array);
+
+/* Index of the array of that name, or -1. */
+int ull_source_find_array(const ull_source *source, const char *name);
+
+/* The SRC text it was opened with. */
+const char *ull_source_text(const ull_source *source);
+
+/* Bytes that the source holds in memory for as long as it is open (what had to be decompressed, and
+ * its tables). */
+uint64_t ull_source_resident_bytes(const ull_source *source);
+
+/* Samples come in one order always: `synthetic` is one fixed batch, which is neither shuffled nor
+ * augmented. */
+bool ull_source_is_fixed(const ull_source *source);
+
+/* Copies one array of one sample to `bytes` (at least sample_bytes) and says what the sample is
+ * like; `verdict` may be NULL. Thread safe. A failure has its verdict as well. */
+ull_status ull_source_read(const ull_source *source, uint64_t sample, size_t array, void *bytes,
+                           ull_verdict *verdict);
+
+/* Smallest and largest element of an integer or bool array over all samples of the files. Reads
+ * everything once. */
+ull_status ull_source_range(const ull_source *source, size_t array, int64_t *minimum,
+                            int64_t *maximum);
+
+/* ULL_ERROR_DATA naming the first sample with an element outside [minimum, maximum]. Reads
+ * everything once. */
+ull_status ull_source_check_range(const ull_source *source, size_t array, int64_t minimum,
+                                  int64_t maximum);
+
+/* ---- Normalisation and augmentation
+ * ------------------------------------------------------------------------------ */
+
+/* out = (in * scale - mean[c]) / deviation[c], in float64 rounded to one multiplication and one
+ * addition in float32. */
+typedef struct ull_normalize {
+  bool active; /* false: elements are converted and nothing else */
+  bool automatic;
+  int channels; /* 1 = the same for all */
+  double scale; /* 1/255 for uint8, else 1 */
+  double mean[ULL_DATA_MAX_CHANNELS];
+  double deviation[ULL_DATA_MAX_CHANNELS];
+} ull_normalize;
+
+/* `auto`, `none` or `MEAN:STD`, each a number or a comma list with one number per channel, for
+ * images scaled to [0, 1]. `auto`: uint8 images are scaled to [0, 1] and standardised with the mean
+ * and deviation per channel of the training files (for `idx:` also when `source` is the evaluation
+ * split); anything else is left alone. */
+ull_status ull_normalize_parse(const char *text, const ull_source *source, size_t array,
+                               ull_normalize *out);
+
+/* One line for the header of a run: "x/255, mean 0.2860, std 0.3530 (auto)". Returns `buffer`. */
+const char *ull_normalize_describe(const ull_normalize *normalize, char *buffer,
+                                   size_t buffer_bytes);
+
+typedef enum ull_padding { ULL_PADDING_ZERO, ULL_PADDING_REFLECT } ull_padding;
+
+/* Both act on image arrays, before normalisation: a window of the image's own size at a random
+ * offset in the image padded by `crop_pixels` on each side; a mirror image from left to right in
+ * half of the cases. */
+typedef struct ull_augment {
+  int crop_pixels; /* 0 = no crop */
+  ull_padding padding;
+  bool flip;
+} ull_augment;
+
+/* `none`, or a comma list of `crop`, `crop:PIXELS`, `crop:PIXELS:zero|reflect` and `flip`. `crop`
+ * alone pads 4 zeros. */
+ull_status ull_augment_parse(const char *text, ull_augment *out);
+
+/* "crop 4 (zero), flip" or "none". Returns `buffer`. */
+const char *ull_augment_describe(const ull_augment *augment, char *buffer, size_t buffer_bytes);
+
+/* ---- Loader
+ * ------------------------------------------------------------------------------------------------------
+ */
+
+typedef struct ull_loader ull_loader;
+
+/* One array of a batch: which array of the source fills it, and as what. */
+typedef struct ull_binding {
+  const char *name; /* as the model calls it; borrowed until the loader is destroyed */
+  size_t array;     /* of the source */
+  ull_dtype dtype;  /* integers widen and narrow (checked); integers and floats become floats */
+  int rank; /* shape of one sample as the model wants it: as many elements as the source's */
+  int64_t shape[ULL_DATA_MAX_RANK];
+  ull_normalize normalize;
+  bool has_range; /* integers: every element must lie in [minimum, maximum]; checked when the loader
+                     is created */
+  int64_t minimum, maximum;
+} ull_binding;
+
+/* The binding that takes an array as it is, under its own name. */
+ull_binding ull_binding_default(const ull_source *source, size_t array);
+
+typedef enum ull_on_bad {
+  ULL_ON_BAD_FAIL,    /* the batch with the bad sample is an error */
+  ULL_ON_BAD_REPLACE, /* the next good sample in the epoch's order takes its place */
+} ull_on_bad;
+
+typedef struct ull_loader_options {
+  const ull_source *source;    /* borrowed until the loader is destroyed */
+  const ull_binding *bindings; /* borrowed for the call, but see name */
+  size_t binding_count;
+  uint64_t batch_size;
+  int workers;  /* threads; 0 = batches are filled by ull_loader_next */
+  int prefetch; /* slots of the ring, at least 1: one slot holds one batch */
+  uint64_t seed;
+  bool shuffle;
+  bool drop_last;  /* false: the last batch of an epoch may be smaller */
+  uint64_t epochs; /* 0 = no end */
+  ull_augment augment;
+  ull_on_bad on_bad;
+  uint64_t max_bad; /* more replaced samples than this is an error */
+
+  /* One block of ull_loader_bound_bytes bytes at 64-byte alignment for everything the loader ever
+   * uses: from `memory` where that is set (at least so many bytes, the caller's until destroy),
+   * else from `allocate`, else from the heap. */
+  void *memory;
+  uint64_t memory_bytes;
+  void *(*allocate)(void *context, uint64_t bytes, uint64_t alignment);
+  void (*deallocate)(void *context, void *memory, uint64_t bytes);
+  void *context;
+} ull_loader_options;
+
+/* Two workers, four slots, batches of 64, shuffled, ragged last batch, endless, no augmentation,
+ * bad samples fail. */
+ull_loader_options ull_loader_options_default(const ull_source *source);
+
+/* What a loader with these options takes, before it exists. */
+typedef struct ull_loader_bound {
+  uint64_t slot_bytes;    /* one batch: its arrays, sample numbers and verdicts */
+  uint64_t scratch_bytes; /* of one worker */
+  uint64_t control_bytes; /* bookkeeping */
+  uint64_t total_bytes;  /* the block: prefetch slots + scratch of every filling thread + control */
+  uint64_t source_bytes; /* beside it, held by the source: ull_source_resident_bytes */
+} ull_loader_bound;
+
+ull_status ull_loader_bound_bytes(const ull_loader_options *options, ull_loader_bound *out);
+
+/* One array of a delivered batch: [samples, shape...] contiguous, at 64-byte alignment. */
+typedef struct ull_batch_array {
+  const char *name;
+  ull_dtype dtype;
+  int rank; /* with the batch */
+  int64_t shape[ULL_DATA_MAX_RANK + 1];
+  void *data;
+  uint64_t bytes; /* of `samples` samples */
+} ull_batch_array;
+
+/* A batch on loan. All of it is borrowed until ull_loader_release. */
+typedef struct ull_batch {
+  const ull_batch_array *arrays; /* in the order of the bindings */
+  size_t array_count;
+  uint64_t samples;             /* batch_size, fewer only in the last batch of an epoch */
+  uint64_t epoch;               /* from 0 */
+  uint64_t batch;               /* within the epoch, from 0 */
+  uint64_t step;                /* epoch * batches per epoch + batch */
+  const uint64_t *sample_index; /* [samples] of the source */
+  const uint8_t *verdict;       /* [samples] ull_verdict of the sample that was asked for first */
+  uint64_t replaced;            /* samples of this batch that stand in for bad ones */
+  uint64_t wait_ns;             /* how long ull_loader_next waited for it */
+} ull_batch;
+
+/* Checks ranges and shapes, takes the memory, starts the threads. On failure nothing is left
+ * behind. ULL_ERROR_INVALID: options that contradict each other. ULL_ERROR_MISMATCH: a binding that
+ * the array cannot fill. ULL_ERROR_DATA: an element out of range. ULL_ERROR_OUT_OF_MEMORY. */
+ull_status ull_loader_create(const ull_loader_options *options, ull_loader **out);
+
+/* Stops and joins the threads, whatever they are doing, and gives the memory back. Batches on loan
+ * become invalid. NULL is allowed. */
+void ull_loader_destroy(ull_loader *loader);
+
+/* Lends the next batch, waiting for it where needed; *batch is NULL after the last epoch. A sample
+ * that cannot be used makes the batch that holds it fail: earlier batches are delivered, the record
+ * names the sample, and the loader stays at that batch. ULL_ERROR_INVALID when all slots are on
+ * loan. One thread at a time. */
+ull_status ull_loader_next(ull_loader *loader, const ull_batch **batch);
+
+/* Gives a batch back; its slot is filled anew. */
+void ull_loader_release(ull_loader *loader, const ull_batch *batch);
+
+/* Where the stream is: the next batch that ull_loader_next will lend. */
+typedef struct ull_loader_position {
+  uint64_t epoch;
+  uint64_t batch;
+} ull_loader_position;
+
+ull_loader_position ull_loader_get_position(const ull_loader *loader);
+
+/* Continues from there, at once. batch < ull_loader_batches_per_epoch. No batch may be on loan. */
+ull_status ull_loader_set_position(ull_loader *loader, ull_loader_position position);
+
+uint64_t ull_loader_batches_per_epoch(const ull_loader *loader);
+
+/* Samples delivered, waiting, verdicts: totals since creation. */
+typedef struct ull_loader_counts {
+  uint64_t samples;
+  uint64_t wait_ns;
+  uint64_t replaced;
+  uint64_t verdicts[ULL_VERDICT_COUNT];
+} ull_loader_counts;
+
+ull_loader_counts ull_loader_count(const ull_loader *loader);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
