@@ -18,18 +18,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "memory/tier.h"
 #include "ullage/status.h"
 
 typedef struct ull__device ull__device;
 typedef uint32_t ull__slab_id;
 typedef uint32_t ull__event_id;
-
-typedef enum ull__tier {
-  ULL__TIER_DEVICE,
-  ULL__TIER_HOST,
-  ULL__TIER_DISK,
-  ULL__TIER_COUNT
-} ull__tier;
 
 /* Lanes every device has; a device may serve several by one queue. */
 typedef enum ull__lane {

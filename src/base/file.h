@@ -1,0 +1,27 @@
+/* Whole files: read with a limit, written so that a reader sees the old or the new one. */
+#ifndef ULL_BASE_FILE_H
+#define ULL_BASE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ullage/status.h"
+
+/* Reads a regular file of at most `limit_bytes`. `*out` gets fresh memory (owned by the caller,
+ * ull__free) with a 0 byte behind the `*out_bytes` read. ULL_ERROR_IO names the path and why. */
+ull_status ull__file_read(const char *path, uint64_t limit_bytes, char **out, size_t *out_bytes);
+
+/* Writes beside `path`, syncs, renames over it, syncs the folder: after a crash `path` is whole,
+ * old or new. */
+ull_status ull__file_write_atomic(const char *path, const void *data, size_t bytes);
+
+/* mkdir -p. */
+ull_status ull__make_folders(const char *path);
+
+bool ull__file_exists(const char *path);
+
+/* folder + "/" + name in fresh memory; NULL with a record when memory is out. */
+char *ull__path_join(const char *folder, const char *name);
+
+#endif
