@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "memory/tier.h"
+#include "memory/tier.h"
 #include "ullage/status.h"
 
 typedef struct ull__device ull__device;
@@ -125,6 +126,34 @@ ull_status ull__device_poison(ull__device *device, ull__lane lane, ull__place pl
 /* Blocks until all lanes are empty. The first failure of any launch since the last call is
  * returned, with its record; after a failure lanes drop their work until then. */
 ull_status ull__device_synchronize(ull__device *device);
+
+/* What one launch or copy took. `sequence` counts the launches and copies put on its lane since the
+ * device was opened, from 0; copies have tag UINT32_MAX. Times are of ull__clock_now_ns, or of the
+ * lane's virtual clock where the device has one. */
+typedef struct ull__activity {
+  ull__lane lane;
+  uint32_t tag;
+  uint64_t sequence;
+  uint64_t begin_ns;
+  uint64_t end_ns;
+} ull__activity;
+
+/* Called on a device thread, one at a time for each lane, after each launch and copy that was done;
+ * must not call the device. */
+typedef void (*ull__activity_observer)(void *context, const ull__activity *activity);
+
+/* NULL switches it off. Waits for all lanes. `context` is borrowed until the next call or close. */
+void ull__device_observe(ull__device *device, ull__activity_observer observer, void *context);
+
+/* Virtual clock: what a launch costs on its lane. Without one launches cost nothing. Called on
+ * device threads. Refused with ULL_ERROR_UNSUPPORTED where the device was opened without
+ * `virtual_clock`. */
+typedef uint64_t (*ull__launch_cost)(void *context, ull__lane lane, uint32_t tag);
+ull_status ull__device_set_costs(ull__device *device, ull__launch_cost cost_ns, void *context);
+
+/* Time the lane has reached on the virtual clock, 0 at opening and on other devices; wait for the
+ * lanes first. */
+uint64_t ull__device_virtual_time_ns(ull__device *device, ull__lane lane);
 
 /* Runs `function(argument)` on the compute thread and waits: for library calls that must meet the
  * one OpenMP team (creating primitives, measuring rates). */

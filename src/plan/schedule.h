@@ -1,0 +1,98 @@
+/* From decisions to a schedule, exactly: which node runs when, what lives from where to where, what the step costs.
+ *
+ * Decisions say, for each value of the forward pass, whether it is kept for backward; what is not kept is computed again
+ * when backward asks for it, by running the missing ancestors in their old order. What such a replay makes stays for later
+ * readers when it lies in the same segment as what was asked for, and goes after the asking node otherwise: one segment
+ * over all recomputes everything once at most, a segment for each node keeps least. The executor runs this very list, so
+ * predicted bytes are measured bytes. */
+#ifndef ULL_PLAN_SCHEDULE_H
+#define ULL_PLAN_SCHEDULE_H
+
+#include "plan/program.h"
+
+/* What never changes between schedules of one lowered graph. Immutable; borrows the graph. */
+typedef struct ull__schedule_model {
+  const ull__lowered *lowered;
+  uint32_t value_count, node_count;
+  ull__value_id *root;  /* whose storage a value shares through views and updates */
+  bool *resident;       /* by root: lives in the persistent region */
+  uint64_t *bytes;      /* by root: aligned bytes in the arena */
+  bool *skipped;        /* by node: views and dormant alternatives never run */
+  bool *recomputable;   /* by node */
+  bool *droppable;      /* by root: made by a recomputable node and read by backward or by a replay */
+  ull__node_id *producer; /* by root: the node that makes it; ULL__NONE for sources */
+  uint32_t forward_end; /* nodes before this id are forward */
+} ull__schedule_model;
+
+ull_status ull__schedule_model_create(const ull__lowered *lowered, ull__schedule_model **out);
+void ull__schedule_model_destroy(ull__schedule_model *model);
+
+typedef struct ull__decisions {
+  bool *keep;        /* by root */
+  uint32_t *segment; /* by node */
+} ull__decisions;
+
+/* keep-all in one segment. */
+ull_status ull__decisions_create(const ull__schedule_model *model, ull__decisions *out);
+ull_status ull__decisions_copy(const ull__schedule_model *model, const ull__decisions *from, ull__decisions *to);
+void ull__decisions_free(ull__decisions *decisions);
+
+/* An operand of an execution: an instance, a value of the persistent region, or nothing. */
+typedef enum ull__operand_kind { ULL__OPERAND_ABSENT, ULL__OPERAND_INSTANCE, ULL__OPERAND_RESIDENT } ull__operand_kind;
+
+typedef struct ull__operand {
+  ull__operand_kind kind;
+  uint32_t index; /* instance, or the root's value id */
+  uint64_t bytes; /* of the value, unaligned */
+} ull__operand;
+
+typedef struct ull__execution {
+  ull__node_id node;       /* ULL__NONE: the copy of an input */
+  ull__value_id copied;    /* the input; else ULL__NONE */
+  bool recomputed;
+  uint32_t first_operand;  /* inputs, outputs, workspace */
+  uint32_t input_count, output_count;
+  bool has_workspace;
+} ull__execution;
+
+typedef struct ull__instance {
+  ull__value_id value; /* root; ULL__NONE for workspace */
+  ull__node_id node;   /* workspace: whose */
+  uint64_t bytes;
+  uint32_t first, last; /* executions, inclusive */
+  uint32_t buffer;      /* storage after sharing in place */
+} ull__instance;
+
+typedef struct ull__stored {
+  uint64_t bytes; /* aligned */
+  uint32_t first, last;
+  uint32_t instance; /* the first that lived here */
+} ull__stored;
+
+typedef struct ull__schedule {
+  ull__execution *executions;
+  size_t execution_count, execution_capacity;
+  ull__operand *operands;
+  size_t operand_count, operand_capacity;
+  ull__instance *instances;
+  size_t instance_count, instance_capacity;
+  ull__stored *buffers;
+  size_t buffer_count, buffer_capacity;
+  uint64_t *live; /* bytes at each execution */
+  size_t live_capacity;
+  uint64_t peak_bytes;
+  uint32_t peak_execution;
+  double seconds;
+  double recomputed_seconds;
+  uint64_t recomputed_bytes;
+} ull__schedule;
+
+/* Overwrites `schedule` (zeroed before its first use; its memory is reused). */
+ull_status ull__schedule_generate(const ull__schedule_model *model, const ull__decisions *decisions,
+                                  ull__schedule *schedule);
+void ull__schedule_free(ull__schedule *schedule);
+
+/* The launch that needs most arena bytes by itself, in-place sharing granted: no schedule is smaller. */
+uint64_t ull__schedule_largest_launch(const ull__schedule_model *model, ull__node_id *node);
+
+#endif

@@ -1,0 +1,199 @@
+/* What the scheduler knows of a lowered graph before any decision: storage, roles, what may run twice. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/error.h"
+#include "memory/packing.h"
+#include "plan/schedule.h"
+
+static bool role_is_resident(ull__role role, const ull__value *value) {
+  switch (role) {
+  case ULL__ROLE_PARAMETER:
+  case ULL__ROLE_STATE:
+  case ULL__ROLE_CONSTANT:
+  case ULL__ROLE_OPTIMIZER_STATE: return true;
+  case ULL__ROLE_GRADIENT: return value->producer == ULL__NONE;
+  default: return false;
+  }
+}
+
+/* Views share their input's storage, updates that of the value they renew. */
+static ull__value_id find_root(const ull__graph *graph, const ull__value_id *root, const ull__value *value) {
+  const ull__node *node = ull__graph_node(graph, value->producer);
+  if (node->op->flags & ULL__OP_VIEW) return root[node->inputs[0]];
+  uint8_t updated = node->op->updates[value->output_index];
+  return updated ? root[node->inputs[updated - 1]] : ULL__NONE;
+}
+
+static void find_storage(ull__schedule_model *model) {
+  const ull__graph *graph = model->lowered->graph;
+  for (ull__value_id v = 0; v < model->value_count; v++) model->root[v] = v;
+  for (ull__value_id v = 0; v < model->value_count; v++) {
+    const ull__value *value = ull__graph_value(graph, v);
+    if (value->producer == ULL__NONE) {
+      model->resident[v] = role_is_resident(value->role, value);
+      model->producer[v] = ULL__NONE;
+    }
+  }
+  for (ull__node_id n = 0; n < model->node_count; n++) {
+    const ull__node *node = ull__graph_node(graph, n);
+    for (uint32_t o = 0; o < node->output_count; o++) {
+      ull__value_id v = node->outputs[o];
+      ull__value_id root = find_root(graph, model->root, ull__graph_value(graph, v));
+      if (root != ULL__NONE) model->root[v] = root;
+      else model->producer[v] = n;
+    }
+  }
+  for (ull__value_id v = 0; v < model->value_count; v++) {
+    uint64_t bytes = ull__align_up(model->lowered->values[v].bytes, ULL__PACKING_ALIGNMENT);
+    ull__value_id root = model->root[v];
+    if (bytes > model->bytes[root]) model->bytes[root] = bytes;
+  }
+}
+
+/* A node that serves dormant alternatives alone is dormant with them. */
+static void find_dormant(ull__schedule_model *model) {
+  const ull__graph *graph = model->lowered->graph;
+  uint32_t *readers = ull__alloc(model->value_count, sizeof *readers);
+  uint32_t *sleeping = ull__alloc(model->value_count, sizeof *sleeping);
+  for (ull__node_id n = model->node_count; readers && sleeping && n-- > 0;) {
+    const ull__node *node = ull__graph_node(graph, n);
+    uint32_t read = 0, asleep = 0;
+    for (uint32_t o = 0; o < node->output_count; o++) {
+      read += readers[node->outputs[o]];
+      asleep += sleeping[node->outputs[o]];
+    }
+    bool dormant = node->alternative_of != ULL__NONE || (read > 0 && read == asleep);
+    model->skipped[n] = dormant || (node->op->flags & ULL__OP_VIEW);
+    for (uint32_t i = 0; i < node->input_count; i++) {
+      if (node->inputs[i] == ULL__NONE) continue;
+      readers[node->inputs[i]]++;
+      if (dormant) sleeping[node->inputs[i]]++;
+    }
+  }
+  ull__free(readers);
+  ull__free(sleeping);
+}
+
+static void find_recomputable(ull__schedule_model *model) {
+  const ull__graph *graph = model->lowered->graph;
+  model->forward_end = model->node_count;
+  for (ull__node_id n = 0; n < model->node_count; n++) {
+    const ull__node *node = ull__graph_node(graph, n);
+    if (node->phase != ULL__PHASE_FORWARD && n < model->forward_end) model->forward_end = n;
+  }
+  for (ull__node_id n = 0; n < model->forward_end; n++) {
+    const ull__node *node = ull__graph_node(graph, n);
+    model->recomputable[n] = !model->skipped[n] && !(node->op->flags & ULL__OP_ONCE);
+    for (uint32_t o = 0; o < node->output_count; o++)
+      if (model->recomputable[n] && model->root[node->outputs[o]] == node->outputs[o])
+        model->droppable[node->outputs[o]] = true;
+  }
+  for (uint32_t i = 0; i < ull__graph_output_count(graph); i++)
+    model->droppable[model->root[ull__graph_output(graph, i)->value]] = false;
+}
+
+ull_status ull__schedule_model_create(const ull__lowered *lowered, ull__schedule_model **out) {
+  ull__schedule_model *model = ull__alloc(1, sizeof *model);
+  if (!model) return ULL_ERROR_OUT_OF_MEMORY;
+  model->lowered = lowered;
+  uint32_t values = model->value_count = ull__graph_value_count(lowered->graph);
+  uint32_t nodes = model->node_count = ull__graph_node_count(lowered->graph);
+  model->root = ull__alloc(values, sizeof *model->root);
+  model->resident = ull__alloc(values, sizeof *model->resident);
+  model->bytes = ull__alloc(values, sizeof *model->bytes);
+  model->droppable = ull__alloc(values, sizeof *model->droppable);
+  model->producer = ull__alloc(values, sizeof *model->producer);
+  model->skipped = ull__alloc(nodes, sizeof *model->skipped);
+  model->recomputable = ull__alloc(nodes, sizeof *model->recomputable);
+  if (!model->root || !model->resident || !model->bytes || !model->droppable || !model->producer ||
+      !model->skipped || !model->recomputable) {
+    ull__schedule_model_destroy(model);
+    return ULL_ERROR_OUT_OF_MEMORY;
+  }
+  find_storage(model);
+  find_dormant(model);
+  find_recomputable(model);
+  *out = model;
+  return ULL_OK;
+}
+
+void ull__schedule_model_destroy(ull__schedule_model *model) {
+  if (!model) return;
+  ull__free(model->root);
+  ull__free(model->resident);
+  ull__free(model->bytes);
+  ull__free(model->droppable);
+  ull__free(model->producer);
+  ull__free(model->skipped);
+  ull__free(model->recomputable);
+  ull__free(model);
+}
+
+ull_status ull__decisions_create(const ull__schedule_model *model, ull__decisions *out) {
+  out->keep = ull__alloc(model->value_count, sizeof *out->keep);
+  out->segment = ull__alloc(model->node_count, sizeof *out->segment);
+  if (!out->keep || !out->segment) {
+    ull__decisions_free(out);
+    return ULL_ERROR_OUT_OF_MEMORY;
+  }
+  memset(out->keep, 1, model->value_count * sizeof *out->keep);
+  return ULL_OK;
+}
+
+ull_status ull__decisions_copy(const ull__schedule_model *model, const ull__decisions *from, ull__decisions *to) {
+  ULL__TRY(ull__decisions_create(model, to));
+  memcpy(to->keep, from->keep, model->value_count * sizeof *to->keep);
+  memcpy(to->segment, from->segment, model->node_count * sizeof *to->segment);
+  return ULL_OK;
+}
+
+void ull__decisions_free(ull__decisions *decisions) {
+  ull__free(decisions->keep);
+  ull__free(decisions->segment);
+  *decisions = (ull__decisions){0};
+}
+
+/* Arena bytes of one launch by itself: distinct operands, outputs placed on dead inputs where that is allowed. */
+static uint64_t launch_bytes(const ull__schedule_model *model, ull__node_id n) {
+  const ull__node *node = ull__graph_node(model->lowered->graph, n);
+  const ull__lowered_node *lowered = &model->lowered->nodes[n];
+  uint64_t sum = ull__align_up(lowered->kernel.workspace_bytes, ULL__PACKING_ALIGNMENT);
+  uint32_t taken = 0;
+  for (uint32_t i = 0; i < node->input_count; i++) {
+    if (node->inputs[i] == ULL__NONE) continue;
+    ull__value_id root = model->root[node->inputs[i]];
+    bool seen = model->resident[root];
+    for (uint32_t j = 0; j < i && !seen; j++)
+      seen = node->inputs[j] != ULL__NONE && model->root[node->inputs[j]] == root;
+    if (!seen) sum += model->bytes[root];
+  }
+  for (uint32_t o = 0; o < node->output_count; o++) {
+    ull__value_id root = model->root[node->outputs[o]];
+    if (model->resident[root] || root != node->outputs[o]) continue;
+    bool shares = false;
+    for (uint32_t i = 0; i < node->input_count && !shares; i++) {
+      bool allowed = (lowered->may_overwrite[o] >> i & 1) && !(taken >> i & 1);
+      if (!allowed || node->inputs[i] == ULL__NONE) continue;
+      ull__value_id input = model->root[node->inputs[i]];
+      shares = !model->resident[input] && model->bytes[input] == model->bytes[root];
+      if (shares) taken |= 1u << i;
+    }
+    if (!shares) sum += model->bytes[root];
+  }
+  return sum;
+}
+
+uint64_t ull__schedule_largest_launch(const ull__schedule_model *model, ull__node_id *node) {
+  uint64_t largest = 0;
+  if (node) *node = ULL__NONE;
+  for (ull__node_id n = 0; n < model->node_count; n++) {
+    if (model->skipped[n]) continue;
+    uint64_t bytes = launch_bytes(model, n);
+    if (bytes <= largest) continue;
+    largest = bytes;
+    if (node) *node = n;
+  }
+  return largest;
+}
