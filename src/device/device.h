@@ -19,7 +19,6 @@
 #include <stdint.h>
 
 #include "memory/tier.h"
-#include "memory/tier.h"
 #include "ullage/status.h"
 
 typedef struct ull__device ull__device;

@@ -1,10 +1,12 @@
-/* From decisions to a schedule, exactly: which node runs when, what lives from where to where, what the step costs.
+/* From decisions to a schedule, exactly: which node runs when, what lives from where to where, what
+ * the step costs.
  *
- * Decisions say, for each value of the forward pass, whether it is kept for backward; what is not kept is computed again
- * when backward asks for it, by running the missing ancestors in their old order. What such a replay makes stays for later
- * readers when it lies in the same segment as what was asked for, and goes after the asking node otherwise: one segment
- * over all recomputes everything once at most, a segment for each node keeps least. The executor runs this very list, so
- * predicted bytes are measured bytes. */
+ * Decisions say, for each value of the forward pass, whether it is kept for backward; what is not
+ * kept is computed again when backward asks for it, by running the missing ancestors in their old
+ * order. What such a replay makes stays for later readers when it lies in the same segment as what
+ * was asked for, and goes after the asking node otherwise: one segment over all recomputes
+ * everything once at most, a segment for each node keeps least. The executor runs this very list,
+ * so predicted bytes are measured bytes. */
 #ifndef ULL_PLAN_SCHEDULE_H
 #define ULL_PLAN_SCHEDULE_H
 
@@ -14,14 +16,14 @@
 typedef struct ull__schedule_model {
   const ull__lowered *lowered;
   uint32_t value_count, node_count;
-  ull__value_id *root;  /* whose storage a value shares through views and updates */
-  bool *resident;       /* by root: lives in the persistent region */
-  uint64_t *bytes;      /* by root: aligned bytes in the arena */
-  bool *skipped;        /* by node: views and dormant alternatives never run */
-  bool *recomputable;   /* by node */
-  bool *droppable;      /* by root: made by a recomputable node and read by backward or by a replay */
+  ull__value_id *root; /* whose storage a value shares through views and updates */
+  bool *resident;      /* by root: lives in the persistent region */
+  uint64_t *bytes;     /* by root: aligned bytes in the arena */
+  bool *skipped;       /* by node: views and dormant alternatives never run */
+  bool *recomputable;  /* by node */
+  bool *droppable; /* by root: made by a recomputable node and read by backward or by a replay */
   ull__node_id *producer; /* by root: the node that makes it; ULL__NONE for sources */
-  uint32_t forward_end; /* nodes before this id are forward */
+  uint32_t forward_end;   /* nodes before this id are forward */
 } ull__schedule_model;
 
 ull_status ull__schedule_model_create(const ull__lowered *lowered, ull__schedule_model **out);
@@ -34,11 +36,16 @@ typedef struct ull__decisions {
 
 /* keep-all in one segment. */
 ull_status ull__decisions_create(const ull__schedule_model *model, ull__decisions *out);
-ull_status ull__decisions_copy(const ull__schedule_model *model, const ull__decisions *from, ull__decisions *to);
+ull_status ull__decisions_copy(const ull__schedule_model *model, const ull__decisions *from,
+                               ull__decisions *to);
 void ull__decisions_free(ull__decisions *decisions);
 
 /* An operand of an execution: an instance, a value of the persistent region, or nothing. */
-typedef enum ull__operand_kind { ULL__OPERAND_ABSENT, ULL__OPERAND_INSTANCE, ULL__OPERAND_RESIDENT } ull__operand_kind;
+typedef enum ull__operand_kind {
+  ULL__OPERAND_ABSENT,
+  ULL__OPERAND_INSTANCE,
+  ULL__OPERAND_RESIDENT
+} ull__operand_kind;
 
 typedef struct ull__operand {
   ull__operand_kind kind;
@@ -47,10 +54,10 @@ typedef struct ull__operand {
 } ull__operand;
 
 typedef struct ull__execution {
-  ull__node_id node;       /* ULL__NONE: the copy of an input */
-  ull__value_id copied;    /* the input; else ULL__NONE */
+  ull__node_id node;    /* ULL__NONE: the copy of an input */
+  ull__value_id copied; /* the input; else ULL__NONE */
   bool recomputed;
-  uint32_t first_operand;  /* inputs, outputs, workspace */
+  uint32_t first_operand; /* inputs, outputs, workspace */
   uint32_t input_count, output_count;
   bool has_workspace;
 } ull__execution;
@@ -92,7 +99,8 @@ ull_status ull__schedule_generate(const ull__schedule_model *model, const ull__d
                                   ull__schedule *schedule);
 void ull__schedule_free(ull__schedule *schedule);
 
-/* The launch that needs most arena bytes by itself, in-place sharing granted: no schedule is smaller. */
+/* The launch that needs most arena bytes by itself, in-place sharing granted: no schedule is
+ * smaller. */
 uint64_t ull__schedule_largest_launch(const ull__schedule_model *model, ull__node_id *node);
 
 #endif

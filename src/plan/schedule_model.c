@@ -1,4 +1,5 @@
-/* What the scheduler knows of a lowered graph before any decision: storage, roles, what may run twice. */
+/* What the scheduler knows of a lowered graph before any decision: storage, roles, what may run
+ * twice. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -12,14 +13,18 @@ static bool role_is_resident(ull__role role, const ull__value *value) {
   case ULL__ROLE_PARAMETER:
   case ULL__ROLE_STATE:
   case ULL__ROLE_CONSTANT:
-  case ULL__ROLE_OPTIMIZER_STATE: return true;
-  case ULL__ROLE_GRADIENT: return value->producer == ULL__NONE;
-  default: return false;
+  case ULL__ROLE_OPTIMIZER_STATE:
+    return true;
+  case ULL__ROLE_GRADIENT:
+    return value->producer == ULL__NONE;
+  default:
+    return false;
   }
 }
 
 /* Views share their input's storage, updates that of the value they renew. */
-static ull__value_id find_root(const ull__graph *graph, const ull__value_id *root, const ull__value *value) {
+static ull__value_id find_root(const ull__graph *graph, const ull__value_id *root,
+                               const ull__value *value) {
   const ull__node *node = ull__graph_node(graph, value->producer);
   if (node->op->flags & ULL__OP_VIEW) return root[node->inputs[0]];
   uint8_t updated = node->op->updates[value->output_index];
@@ -41,8 +46,10 @@ static void find_storage(ull__schedule_model *model) {
     for (uint32_t o = 0; o < node->output_count; o++) {
       ull__value_id v = node->outputs[o];
       ull__value_id root = find_root(graph, model->root, ull__graph_value(graph, v));
-      if (root != ULL__NONE) model->root[v] = root;
-      else model->producer[v] = n;
+      if (root != ULL__NONE)
+        model->root[v] = root;
+      else
+        model->producer[v] = n;
     }
   }
   for (ull__value_id v = 0; v < model->value_count; v++) {
@@ -53,7 +60,7 @@ static void find_storage(ull__schedule_model *model) {
 }
 
 /* A node that serves dormant alternatives alone is dormant with them. */
-static void find_dormant(ull__schedule_model *model) {
+static ull_status find_dormant(ull__schedule_model *model) {
   const ull__graph *graph = model->lowered->graph;
   uint32_t *readers = ull__alloc(model->value_count, sizeof *readers);
   uint32_t *sleeping = ull__alloc(model->value_count, sizeof *sleeping);
@@ -72,8 +79,10 @@ static void find_dormant(ull__schedule_model *model) {
       if (dormant) sleeping[node->inputs[i]]++;
     }
   }
+  bool enough = readers && sleeping;
   ull__free(readers);
   ull__free(sleeping);
+  return enough ? ULL_OK : ULL_ERROR_OUT_OF_MEMORY;
 }
 
 static void find_recomputable(ull__schedule_model *model) {
@@ -108,12 +117,11 @@ ull_status ull__schedule_model_create(const ull__lowered *lowered, ull__schedule
   model->skipped = ull__alloc(nodes, sizeof *model->skipped);
   model->recomputable = ull__alloc(nodes, sizeof *model->recomputable);
   if (!model->root || !model->resident || !model->bytes || !model->droppable || !model->producer ||
-      !model->skipped || !model->recomputable) {
+      !model->skipped || !model->recomputable || find_dormant(model) != ULL_OK) {
     ull__schedule_model_destroy(model);
     return ULL_ERROR_OUT_OF_MEMORY;
   }
   find_storage(model);
-  find_dormant(model);
   find_recomputable(model);
   *out = model;
   return ULL_OK;
@@ -142,7 +150,8 @@ ull_status ull__decisions_create(const ull__schedule_model *model, ull__decision
   return ULL_OK;
 }
 
-ull_status ull__decisions_copy(const ull__schedule_model *model, const ull__decisions *from, ull__decisions *to) {
+ull_status ull__decisions_copy(const ull__schedule_model *model, const ull__decisions *from,
+                               ull__decisions *to) {
   ULL__TRY(ull__decisions_create(model, to));
   memcpy(to->keep, from->keep, model->value_count * sizeof *to->keep);
   memcpy(to->segment, from->segment, model->node_count * sizeof *to->segment);
@@ -155,7 +164,8 @@ void ull__decisions_free(ull__decisions *decisions) {
   *decisions = (ull__decisions){0};
 }
 
-/* Arena bytes of one launch by itself: distinct operands, outputs placed on dead inputs where that is allowed. */
+/* Arena bytes of one launch by itself: distinct operands, outputs placed on dead inputs where that
+ * is allowed. */
 static uint64_t launch_bytes(const ull__schedule_model *model, ull__node_id n) {
   const ull__node *node = ull__graph_node(model->lowered->graph, n);
   const ull__lowered_node *lowered = &model->lowered->nodes[n];
