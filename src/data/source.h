@@ -1,0 +1,68 @@
+/* What a kind of source provides, and what all of them share. A new kind is a file with one
+ * ull__source_kind and a line in the table of source.c. */
+#ifndef ULL_DATA_SOURCE_H
+#define ULL_DATA_SOURCE_H
+
+#include "base/permutation.h"
+#include "ullage/data.h"
+
+typedef struct ull__source_kind {
+  const char *scheme;   /* in front of the colon */
+  const char *argument; /* what follows it, for help texts; NULL where nothing does */
+
+  /* Fills arrays (ull__source_add_array), stored_count, resident_bytes, state. On failure `close`
+   * is still called. */
+  ull_status (*open)(ull_source *source, const char *argument, const ull_source_options *options);
+
+  /* Copies one array of `count` samples as stored, from `first` on, without gaps. Thread safe. */
+  ull_status (*read)(const ull_source *source, uint64_t first, uint64_t count, size_t array,
+                     void *bytes);
+
+  /* The files of the training split, opened apart, where the statistics of this source come from;
+   * NULL: itself. */
+  ull_status (*open_training)(const ull_source *source, ull_source **out);
+
+  void (*close)(ull_source *source); /* of `state`, which may be NULL */
+} ull__source_kind;
+
+struct ull_source {
+  const ull__source_kind *kind;
+  char *text;
+  ull_split split;
+  uint64_t stored_count; /* in the files */
+  uint64_t count;        /* of this split */
+  uint64_t held_first;   /* with a held out part: sample i is held_order(held_first + i) */
+  bool has_held_order;
+  ull__permutation held_order;
+  bool fixed;
+  size_t array_count;
+  ull_array_info arrays[ULL_DATA_MAX_ARRAYS];
+  char *names[ULL_DATA_MAX_ARRAYS]; /* owned; arrays[i].name */
+  uint64_t resident_bytes;
+  void *state;
+};
+
+/* Appends an array; role follows from the name. Checks rank, extents and size, and that the name is
+ * new. */
+ull_status ull__source_add_array(ull_source *source, const char *name, ull_dtype dtype, int rank,
+                                 const int64_t *shape);
+
+/* Adds to resident_bytes, refusing what passes the limit. */
+ull_status ull__source_hold(ull_source *source, const ull_source_options *options, const char *path,
+                            uint64_t bytes);
+
+/* The files' number of the split's sample. */
+uint64_t ull__source_stored_index(const ull_source *source, uint64_t sample);
+
+/* Calls `visit` with runs of consecutive stored samples of one array, in order, until it fails. */
+typedef ull_status (*ull__visit_samples)(void *context, uint64_t first, uint64_t count,
+                                         const void *bytes);
+ull_status ull__source_scan(const ull_source *source, size_t array, ull__visit_samples visit,
+                            void *context);
+
+extern const ull__source_kind ull__source_idx;
+extern const ull__source_kind ull__source_npz;
+extern const ull__source_kind ull__source_npy;
+extern const ull__source_kind ull__source_synthetic;
+
+#endif
