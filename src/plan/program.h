@@ -16,6 +16,7 @@
 #define ULL_PLAN_PROGRAM_H
 
 #include "kernels/lowering.h"
+#include "memory/arena.h"
 #include "memory/tag.h"
 
 typedef enum ull__action {
@@ -114,6 +115,7 @@ typedef struct ull__family {
   uint32_t persistent_count;
   ull__persistent *persistents;
   const char *fingerprint;
+  ull__arena memory; /* names and tables of the family */
 } ull__family;
 
 void ull__family_destroy(ull__family *family); /* NULL is allowed */

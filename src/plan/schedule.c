@@ -290,15 +290,16 @@ static ull_status place_output(walk *w, const ull__execution *e, uint32_t now, u
       continue;
     *taken |= 1u << i;
     output->buffer = s->instances[operands[i].index].buffer;
-    if (s->buffers[output->buffer].last < output->last)
-      s->buffers[output->buffer].last = output->last;
+    ull__stored *shared = &s->buffers[output->buffer];
+    if (shared->last < output->last) shared->last = output->last;
+    if (shared->size_bytes < output->bytes) shared->size_bytes = output->bytes;
     return ULL_OK;
   }
   ULL__TRY(reserve((void **)&s->buffers, &s->buffer_capacity, s->buffer_count, sizeof *s->buffers));
   output->buffer = (uint32_t)s->buffer_count;
   s->buffers[s->buffer_count++] =
-      (ull__stored){ull__align_up(output->bytes, ULL__PACKING_ALIGNMENT), output->first,
-                    output->last, operands[e->input_count + o].index};
+      (ull__stored){ull__align_up(output->bytes, ULL__PACKING_ALIGNMENT), output->bytes,
+                    output->first, output->last, operands[e->input_count + o].index};
   return ULL_OK;
 }
 

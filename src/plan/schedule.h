@@ -71,7 +71,8 @@ typedef struct ull__instance {
 } ull__instance;
 
 typedef struct ull__stored {
-  uint64_t bytes; /* aligned */
+  uint64_t bytes;      /* aligned */
+  uint64_t size_bytes; /* of the largest value that lives here */
   uint32_t first, last;
   uint32_t instance; /* the first that lived here */
 } ull__stored;
