@@ -21,8 +21,10 @@ enum { SMALL_FILE_BYTES = 1 << 22, PATH_BYTES = 2048 };
 
 /* ---- small files ---- */
 
-/* The content of root + path, or NULL; owned by the caller. Absence is no failure here. */
-static char *read_small(const char *root, const char *path) {
+/* The content of root + path, or NULL; owned by the caller. Absence is no failure here.
+ * Kept out of line: once inlined, GCC 12 takes the result for a pointer to a variable that is gone.
+ */
+__attribute__((noinline)) static char *read_small(const char *root, const char *path) {
   char *full = ull__format("%s%s", root, path), *text = NULL;
   size_t bytes;
   if (full != NULL && ull__file_read(full, SMALL_FILE_BYTES, &text, &bytes) != ULL_OK) text = NULL;
