@@ -25,7 +25,7 @@ typedef struct ull__packing_buffer {
 typedef struct ull__packing_options {
   uint32_t orders; /* rearrangements tried by the improvement stage, as many as `orders` of 1000
                       buffers take */
-  uint64_t nodes;  /* placements tried by the exact search in all; 0 leaves it out */
+  uint64_t visits; /* buffers looked at by the exact search, about 10 ns each; 0 leaves it out */
   uint64_t seed;   /* of the improvement stage */
 } ull__packing_options;
 
@@ -40,7 +40,7 @@ typedef struct ull__packing_result {
   uint64_t lower_bound_bytes; /* the largest sum of live aligned bytes; no packing is lower */
   uint64_t padding_bytes;     /* height less the largest sum of live bytes as asked for */
   uint64_t orders_tried;
-  uint64_t nodes_tried;
+  uint64_t visits;
 } ull__packing_result;
 
 /* Fills the offsets of `buffers` (borrowed for the call). `options` NULL means ull__packing_normal.

@@ -1,7 +1,9 @@
-/* The verifier of packings: a sweep over time with the live buffers in a balanced tree keyed by offset.
+/* The verifier of packings: a sweep over time with the live buffers in a balanced tree keyed by
+ * offset.
  *
- * A buffer that is born is compared with its neighbours below and above only: while the live buffers are disjoint, no
- * other can touch it. The tree is a treap whose priorities are a hash of the index. */
+ * A buffer that is born is compared with its neighbours below and above only: while the live
+ * buffers are disjoint, no other can touch it. The tree is a treap whose priorities are a hash of
+ * the index. */
 #include <inttypes.h>
 
 #include "base/alloc.h"
@@ -17,7 +19,8 @@ typedef struct node {
 } node;
 
 typedef struct event {
-  uint64_t time; /* 2 * instruction + 1 for a birth; 2 * (last + 1) for a death: deaths come first */
+  uint64_t
+      time; /* 2 * instruction + 1 for a birth; 2 * (last + 1) for a death: deaths come first */
   uint32_t buffer;
 } event;
 
@@ -139,12 +142,13 @@ static ull_status check_buffer(const ull__packing_buffer *b, size_t index, uint6
   if (b->last < b->first)
     return ULL__FAIL(ULL_ERROR_INVALID, "buffer %zu ends before it begins", index);
   if (b->offset_bytes % alignment != 0)
-    return ULL__FAIL(ULL_ERROR_INTERNAL, "buffer %zu lies at offset %" PRIu64 ", not aligned to %" PRIu64,
-                     index, b->offset_bytes, alignment);
+    return ULL__FAIL(ULL_ERROR_INTERNAL,
+                     "buffer %zu lies at offset %" PRIu64 ", not aligned to %" PRIu64, index,
+                     b->offset_bytes, alignment);
   if (b->size_bytes > height_bytes || b->offset_bytes > height_bytes - b->size_bytes)
     return ULL__FAIL(ULL_ERROR_INTERNAL,
-                     "buffer %zu (offset %" PRIu64 ", %" PRIu64 " bytes) leaves the arena of %" PRIu64
-                     " bytes",
+                     "buffer %zu (offset %" PRIu64 ", %" PRIu64
+                     " bytes) leaves the arena of %" PRIu64 " bytes",
                      index, b->offset_bytes, b->size_bytes, height_bytes);
   return ULL_OK;
 }

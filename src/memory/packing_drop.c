@@ -1,14 +1,17 @@
 /* The drop decoder: each buffer falls on the highest thing below it, as bricks on a wall.
  *
- * Every packing that cannot sink further is reached by dropping its buffers in order of offset, so the orders are a
- * complete search space. A segment tree over the sections answers "how high is the wall in [first, last]": `floor` of a
- * node holds for all its sections, `top` is the largest height anywhere in it. What is dropped always becomes the
- * highest thing in its range, so heights only rise and nothing is ever pushed down the tree. */
+ * Every packing that cannot sink further is reached by dropping its buffers in order of offset, so
+ * the orders are a complete search space. A segment tree over the sections answers "how high is the
+ * wall in [first, last]": `floor` of a node holds for all its sections, `top` is the largest height
+ * anywhere in it. What is dropped always becomes the highest thing in its range, so heights only
+ * rise and nothing is ever pushed down the tree. */
 #include <string.h>
 
 #include "memory/packing_internal.h"
 
-static inline uint64_t largest(uint64_t a, uint64_t b) { return a > b ? a : b; }
+static inline uint64_t largest(uint64_t a, uint64_t b) {
+  return a > b ? a : b;
+}
 
 static uint64_t wall_height(const ull__packing_state *state, uint32_t first, uint32_t last) {
   uint64_t height = 0;

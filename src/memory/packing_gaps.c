@@ -1,9 +1,10 @@
-/* The gap decoder: greedy placement in a given order, each buffer into the best or the lowest gap between the buffers
- * already placed that live with it.
+/* The gap decoder: greedy placement in a given order, each buffer into the best or the lowest gap
+ * between the buffers already placed that live with it.
  *
- * Placed buffers are kept sorted by offset in a list of blocks that split when full, like the leaves of a B-tree. A
- * block knows the span of its lifetimes, so a walk over gaps skips blocks that live elsewhere in time. No interference
- * list is ever built: a placement needs O(1) memory. */
+ * Placed buffers are kept sorted by offset in a list of blocks that split when full, like the
+ * leaves of a B-tree. A block knows the span of its lifetimes, so a walk over gaps skips blocks
+ * that live elsewhere in time. No interference list is ever built: a placement needs O(1) memory.
+ */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -65,7 +66,8 @@ static void split_block(blocks *list, uint32_t at) {
 
 static uint32_t find_block(const blocks *list, uint64_t offset) {
   uint32_t at = 0;
-  for (uint32_t next; (next = list->items[at].next) != NONE && list->items[next].offset[0] <= offset;)
+  for (uint32_t next;
+       (next = list->items[at].next) != NONE && list->items[next].offset[0] <= offset;)
     at = next;
   return at;
 }

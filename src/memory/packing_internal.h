@@ -17,6 +17,7 @@ typedef struct ull__packing_problem {
   uint32_t *origin;       /* index into the caller's array */
   uint64_t *load;         /* live bytes of each section */
   uint64_t lower_bound;   /* the largest load */
+  uint32_t peak;          /* the first section that has it */
   uint64_t live_bytes;    /* the largest sum of live bytes before alignment */
 } ull__packing_problem;
 
@@ -36,11 +37,29 @@ typedef struct ull__packing_state {
   ull__packing_entry *entries, *entries_scratch;
   uint64_t *floor, *top; /* the time tree of the drop decoder */
   uint32_t leaves;
-  uint64_t orders_tried, nodes_tried;
+  uint64_t orders_tried, visits;
 } ull__packing_state;
+
+/* What orders sort by; all but PEAK, START and INDEX put the largest first. */
+typedef enum ull__packing_measure {
+  ULL__PACKING_LIFETIME,
+  ULL__PACKING_SIZE,
+  ULL__PACKING_AREA,
+  ULL__PACKING_PEAK,  /* distance in time from the peak */
+  ULL__PACKING_START, /* first section */
+  ULL__PACKING_LOAD,  /* the largest load of its sections */
+  ULL__PACKING_INDEX
+} ull__packing_measure;
 
 /* Sorts ascending by key, stable. */
 void ull__packing_sort(ull__packing_entry *entries, ull__packing_entry *scratch, size_t count);
+
+/* Rewrites state->order by the measures, the first one leading. */
+void ull__packing_order_by(ull__packing_state *state, const ull__packing_measure *measures,
+                           size_t measure_count);
+
+/* Rewrites state->order by the keys in state->entries. */
+void ull__packing_take_order(ull__packing_state *state);
 
 /* Rewrites state->order: items by ascending offset, ties by the order of items. */
 void ull__packing_order_by_offset(ull__packing_state *state, const uint64_t *offset);
@@ -67,6 +86,6 @@ ull_status ull__packing_gaps(ull__packing_state *state, bool best_fit, uint64_t 
 ull_status ull__packing_improve(ull__packing_state *state, uint64_t orders, uint64_t seed);
 
 /* Canonical branch and bound for heights below the best. */
-ull_status ull__packing_exact(ull__packing_state *state, uint64_t nodes);
+ull_status ull__packing_exact(ull__packing_state *state, uint64_t visits);
 
 #endif

@@ -1,10 +1,12 @@
-/* The skyline decoder: always fills the lowest stretch of the wall with the best buffer that fits into it in time.
+/* The skyline decoder: always fills the lowest stretch of the wall with the best buffer that fits
+ * into it in time.
  *
- * The wall is a list of segments, neighbours of different height. The lowest one (leftmost of equals) either takes the
- * buffer of least rank whose lifetime lies inside it, or, where none does, is raised to its lower neighbour. Each step
- * adds at most two segments or removes one, so a packing takes O(n) steps. The candidates sit in a segment tree over
- * buffers sorted by first section; a node knows the least rank and the earliest end below it. Nested lifetimes, as
- * forward and backward passes make them, come out without holes. */
+ * The wall is a list of segments, neighbours of different height. The lowest one (leftmost of
+ * equals) either takes the buffer of least rank whose lifetime lies inside it, or, where none does,
+ * is raised to its lower neighbour. Each step adds at most two segments or removes one, so a
+ * packing takes O(n) steps. The candidates sit in a segment tree over buffers sorted by first
+ * section; a node knows the least rank and the earliest end below it. Nested lifetimes, as forward
+ * and backward passes make them, come out without holes. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -26,9 +28,9 @@ typedef struct skyline {
   uint32_t segment_count;
   uint32_t *free_list, free_count;
   uint32_t *heap, heap_count;
-  uint32_t *item_at;            /* leaf -> item */
-  uint32_t *leaf_of;            /* item -> leaf */
-  uint32_t *starts;             /* section -> first leaf of items that begin there or later */
+  uint32_t *item_at; /* leaf -> item */
+  uint32_t *leaf_of; /* item -> leaf */
+  uint32_t *starts;  /* section -> first leaf of items that begin there or later */
   uint32_t *least_rank, *least_end;
   uint32_t leaves;
 } skyline;
@@ -86,10 +88,11 @@ static void join(skyline *s, uint32_t id) {
     remove_segment(s, right);
   }
   if (left != NONE && s->segments[left].height == self->height) {
-    self->first = s->segments[left].first;
+    uint32_t first = s->segments[left].first;
     remove_segment(s, left);
+    self->first = first;
+    settle(s, id);
   }
-  settle(s, id);
 }
 
 static void raise_to_neighbour(skyline *s, uint32_t id) {
@@ -97,6 +100,7 @@ static void raise_to_neighbour(skyline *s, uint32_t id) {
   uint64_t left = self->left == NONE ? UINT64_MAX : s->segments[self->left].height;
   uint64_t right = self->right == NONE ? UINT64_MAX : s->segments[self->right].height;
   self->height = left < right ? left : right;
+  settle(s, id);
   join(s, id);
 }
 
@@ -110,15 +114,23 @@ static void place(skyline *s, uint32_t id, uint32_t item) {
   self->height = old.height + p->size[item];
   settle(s, id);
   if (old.first < p->first[item])
-    add_segment(s, (segment){.height = old.height, .first = old.first, .last = p->first[item] - 1,
-                             .left = old.left, .right = id});
+    add_segment(s, (segment){.height = old.height,
+                             .first = old.first,
+                             .last = p->first[item] - 1,
+                             .left = old.left,
+                             .right = id});
   if (old.last > p->last[item])
-    add_segment(s, (segment){.height = old.height, .first = p->last[item] + 1, .last = old.last,
-                             .left = id, .right = old.right});
+    add_segment(s, (segment){.height = old.height,
+                             .first = p->last[item] + 1,
+                             .last = old.last,
+                             .left = id,
+                             .right = old.right});
   join(s, id);
 }
 
-static uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
+static uint32_t smaller(uint32_t a, uint32_t b) {
+  return a < b ? a : b;
+}
 
 static void remove_item(skyline *s, uint32_t item) {
   uint32_t node = s->leaf_of[item] + s->leaves;
@@ -129,7 +141,8 @@ static void remove_item(skyline *s, uint32_t item) {
   }
 }
 
-/* The least rank below `node` that is under `bound` and ends by `end`; `bound` where there is none. */
+/* The least rank below `node` that is under `bound` and ends by `end`; `bound` where there is none.
+ */
 static uint32_t search(const skyline *s, uint32_t node, uint32_t end, uint32_t bound) {
   if (s->least_rank[node] >= bound || s->least_end[node] > end) return bound;
   if (node >= s->leaves) return s->least_rank[node];
@@ -152,7 +165,8 @@ static uint32_t find_item(const skyline *s, const segment *where) {
 static ull_status allocate(skyline *s) {
   const ull__packing_problem *p = s->state->problem;
   size_t segments = 2 * (size_t)p->count + 2;
-  for (s->leaves = 1; s->leaves < p->count; s->leaves *= 2) {}
+  for (s->leaves = 1; s->leaves < p->count; s->leaves *= 2) {
+  }
   s->segments = ull__alloc(segments, sizeof *s->segments);
   s->free_list = ull__alloc(segments, sizeof(uint32_t));
   s->heap = ull__alloc(segments, sizeof(uint32_t));
@@ -211,7 +225,8 @@ ull_status ull__packing_skyline(ull__packing_state *state, uint64_t *height) {
       }
       remove_item(&s, item);
       place(&s, id, item);
-      if (state->trial[item] + p->size[item] > *height) *height = state->trial[item] + p->size[item];
+      if (state->trial[item] + p->size[item] > *height)
+        *height = state->trial[item] + p->size[item];
       placed++;
     }
   }
