@@ -1,0 +1,42 @@
+/* A machine as the planner sees it: tiers, links, rates, allowances.
+ *
+ * Written as text, "device:8GiB@12GB/s host:16GiB disk:100GiB@500MB/s compute:9TFLOPS mem:300GB/s
+ * latency:10us process:24MiB kernel:40KiB", or "shared:96GiB" where device and host are the same
+ * bytes; or a file that holds such a text or the JSON object that `ullage probe --json` prints.
+ * What a text leaves out is 0, allowances too. */
+#ifndef ULL_PLAN_MACHINE_H
+#define ULL_PLAN_MACHINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "memory/tier.h"
+#include "ullage/status.h"
+
+typedef struct ull__machine_tier {
+  uint64_t capacity_bytes;     /* 0 = not said */
+  double in_bytes_per_second;  /* of the link towards the device */
+  double out_bytes_per_second; /* of the link away from it */
+} ull__machine_tier;
+
+typedef struct ull__machine {
+  bool shared; /* device and host are the same bytes */
+  ull__machine_tier tiers[ULL__TIER_COUNT];
+  double flops_per_second; /* matrix products in float32, whole team */
+  double bytes_per_second; /* streaming, read and write counted */
+  double launch_seconds;   /* fixed cost of a launch */
+  uint64_t process_bytes;  /* allowance for the process' own base */
+  uint64_t kernel_bytes;   /* allowance for each prepared kernel: code made at run time */
+} ull__machine;
+
+/* Parses a text, or reads the file of that name. The record names the part that is wrong. */
+ull_status ull__machine_parse(const char *text_or_file, ull__machine *out);
+
+/* This kind of processor with `threads` cores at nominal rates, and the allowances of this build:
+ * the same on every machine of the kind, so that plans are too. */
+ull_status ull__machine_nominal(uint32_t threads, ull__machine *out);
+
+/* The text that parses back to the machine. Returns `text`. */
+char *ull__machine_text(const ull__machine *machine, char *text, size_t size);
+
+#endif

@@ -1,0 +1,79 @@
+/* The machine a job is planned for, and how much of it may be used. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/byte_size.h"
+#include "base/error.h"
+#include "base/system_limits.h"
+#include "train/job.h"
+
+/* Left alone when the budget is not given: a tenth, at least this. */
+#define LEAST_MARGIN_BYTES ((uint64_t)256 << 20)
+
+static ull_status parse_device(ull__job *job) {
+  job->device_text = ull_config_text(job->config, "device");
+  if (strcmp(job->device_text, "cpu") == 0) {
+    job->shared = true;
+    return ULL_OK;
+  }
+  return ull__sim_parse(job->device_text, &job->machine.tiers[ULL__TIER_DEVICE].capacity_bytes,
+                        &job->machine.tiers[ULL__TIER_DEVICE].in_bytes_per_second);
+}
+
+/* What is free now, less a margin; said with its parts. */
+static ull_status measure_free(ull__job *job, uint64_t *out) {
+  ull__system_limits limits;
+  ULL__TRY(ull__system_limits_read("", &limits));
+  uint64_t margin = limits.usable_bytes / 10;
+  if (margin < LEAST_MARGIN_BYTES) margin = LEAST_MARGIN_BYTES;
+  *out = limits.usable_bytes > 2 * margin ? limits.usable_bytes - margin : limits.usable_bytes / 2;
+  char total[32], left[32], budget[32];
+  snprintf(job->budget_text, sizeof job->budget_text, "%s total, %s free (%.80s), budget %s",
+           ull__byte_size_format(limits.total_bytes, total),
+           ull__byte_size_format(limits.usable_bytes, left), limits.parts[limits.least_part].name,
+           ull__byte_size_format(*out, budget));
+  return ULL_OK;
+}
+
+static ull_status find_budgets(ull__job *job) {
+  const ull_config *config = job->config;
+  uint64_t capacity = job->machine.tiers[ULL__TIER_DEVICE].capacity_bytes;
+  uint64_t free_bytes = UINT64_MAX;
+  bool given = ull_config_has(config, "memory");
+  if (!given || !job->shared) ULL__TRY(measure_free(job, &free_bytes));
+  if (given) {
+    char text[32];
+    job->budget_bytes[ULL__TIER_DEVICE] = ull_config_bytes(config, "memory");
+    snprintf(job->budget_text, sizeof job->budget_text, "%s (--memory)",
+             ull__byte_size_format(job->budget_bytes[ULL__TIER_DEVICE], text));
+  } else {
+    job->budget_bytes[ULL__TIER_DEVICE] = job->shared ? free_bytes : capacity;
+  }
+  if (capacity > 0 && capacity < job->budget_bytes[ULL__TIER_DEVICE])
+    job->budget_bytes[ULL__TIER_DEVICE] = capacity;
+  job->budget_bytes[ULL__TIER_HOST] = ull_config_has(config, "host-memory")
+                                          ? ull_config_bytes(config, "host-memory")
+                                      : job->shared ? UINT64_MAX
+                                                    : free_bytes;
+  job->budget_bytes[ULL__TIER_DISK] =
+      ull_config_has(config, "disk-memory") ? ull_config_bytes(config, "disk-memory") : 0;
+  return ULL_OK;
+}
+
+ull_status ull__job_find_machine(ull__job *job) {
+  const ull_config *config = job->config;
+  ull__system_limits limits;
+  ULL__TRY(ull__system_limits_read("", &limits));
+  job->threads = ull_config_has(config, "threads") ? (uint32_t)ull_config_integer(config, "threads")
+                                                   : limits.usable_cores;
+  if (ull_config_has(config, "machine"))
+    ULL__TRY(ull__machine_parse(ull_config_text(config, "machine"), &job->machine));
+  else
+    ULL__TRY(ull__machine_nominal(job->threads, &job->machine));
+  ULL__TRY(parse_device(job));
+  ULL__TRY(find_budgets(job));
+  ull__rates rates = {job->machine.flops_per_second, job->machine.bytes_per_second,
+                      job->machine.launch_seconds};
+  return ull__cpu_provider_create(job->threads, &rates, &job->provider);
+}

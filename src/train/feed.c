@@ -1,0 +1,179 @@
+/* Data for a job: opens the sources and binds their arrays to the model's inputs.
+ *
+ * An input takes the array that --input or --target names for it; else the array of its own name;
+ * else, where the model has one input (or one target) and the source has one array of that role,
+ * that one. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "train/job.h"
+
+static bool is_synthetic(const char *text) {
+  return strcmp(text, "synthetic") == 0;
+}
+
+static const char *array_named_by_flags(const ull_config *config, const ull__model_input *input) {
+  size_t length = strlen(input->name);
+  for (size_t i = ull_config_count(config, "input"); i-- > 0;) {
+    const char *item = ull_config_item(config, "input", i);
+    if (strncmp(item, input->name, length) == 0 && item[length] == '=') return item + length + 1;
+  }
+  return input->is_target ? ull_config_text(config, "target") : NULL;
+}
+
+static int only_array_of_role(const ull_source *source, bool target) {
+  int found = -1;
+  for (size_t a = 0; a < ull_source_array_count(source); a++) {
+    if ((ull_source_array(source, a)->role == ULL_ARRAY_TARGET) != target) continue;
+    if (found >= 0) return -1;
+    found = (int)a;
+  }
+  return found;
+}
+
+static uint32_t inputs_of_role(const ull__model *model, bool target) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < model->input_count; i++) count += model->inputs[i].is_target == target;
+  return count;
+}
+
+static ull_status no_array(const ull_source *source, const ull__model_input *input,
+                           const char *wanted) {
+  char names[256] = "";
+  for (size_t a = 0, used = 0; a < ull_source_array_count(source) && used < sizeof names; a++)
+    used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", a ? ", " : "",
+                             ull_source_array(source, a)->name);
+  if (wanted)
+    ULL__FAIL(ULL_ERROR_USAGE, "%s has no array '%s'; it has: %s", ull_source_text(source), wanted,
+              names);
+  else
+    ULL__FAIL(ULL_ERROR_USAGE, "no array of %s fits the model's input '%s'; it has: %s",
+              ull_source_text(source), input->name, names);
+  ull__error_holder("%s", input->name);
+  return input->is_target ? ull__error_change("name it with --target ARRAY")
+                          : ull__error_change("name it with --input %s=ARRAY", input->name);
+}
+
+static ull_status find_array(const ull__job *job, const ull_source *source,
+                             const ull__model_input *input, size_t *array) {
+  const char *wanted = array_named_by_flags(job->config, input);
+  int found = ull_source_find_array(source, wanted ? wanted : input->name);
+  if (found < 0 && !wanted && inputs_of_role(job->model, input->is_target) == 1)
+    found = only_array_of_role(source, input->is_target);
+  if (found < 0) return no_array(source, input, wanted);
+  *array = (size_t)found;
+  return ULL_OK;
+}
+
+static ull_status bind_input(const ull__job *job, const ull__feed *feed,
+                             const ull__model_input *input, ull_binding *binding) {
+  size_t array;
+  ULL__TRY(find_array(job, feed->source, input, &array));
+  *binding = ull_binding_default(feed->source, array);
+  binding->name = input->name;
+  binding->dtype = input->dtype;
+  binding->rank = (int)input->shape.rank - 1;
+  for (int d = 0; d < binding->rank; d++) binding->shape[d] = input->shape.dims[d + 1].constant;
+  if (input->upper > 0) {
+    binding->has_range = true;
+    binding->minimum = 0;
+    binding->maximum = input->upper - 1;
+  }
+  if (!input->is_image) return ULL_OK;
+  return ull_normalize_parse(ull_config_text(job->config, "normalize"), feed->source, array,
+                             &binding->normalize);
+}
+
+/* A classifier with more outputs than the data has classes trains dead outputs: nearly always the
+ * wrong model. */
+static ull_status check_classes(const ull__job *job, const ull__feed *feed) {
+  for (size_t b = 0; b < feed->binding_count && job->model->classes > 0; b++) {
+    if (!job->model->inputs[b].is_target || ull_source_is_fixed(feed->source)) continue;
+    int64_t least, most;
+    ULL__TRY(ull_source_range(feed->source, feed->bindings[b].array, &least, &most));
+    if (least < 0 || most + 1 == job->model->classes) continue;
+    ULL__FAIL(ULL_ERROR_DATA,
+              "the model has %lld outputs, the data has %lld classes (labels %lld to %lld)",
+              (long long)job->model->classes, (long long)most + 1, (long long)least,
+              (long long)most);
+    ull__error_holder("%s", ull_source_array(feed->source, feed->bindings[b].array)->name);
+    return ull__error_change("--classes %lld", (long long)most + 1);
+  }
+  return ULL_OK;
+}
+
+static ull_status open_source(const ull__job *job, const char *text, ull_split split,
+                              ull_source **out) {
+  ull_source_options options = ull_source_options_default();
+  ull_synthetic_array arrays[ULL_DATA_MAX_ARRAYS] = {0};
+  options.split = split;
+  options.val_split = ull_config_real(job->config, "val-split");
+  options.seed = (uint64_t)ull_config_integer(job->config, "seed");
+  if (is_synthetic(text)) options.val_split = 0;
+  for (uint32_t i = 0; i < job->model->input_count; i++) {
+    const ull__model_input *input = &job->model->inputs[i];
+    arrays[i] = (ull_synthetic_array){.name = input->name,
+                                      .dtype = input->dtype,
+                                      .role = input->is_target ? ULL_ARRAY_TARGET : ULL_ARRAY_INPUT,
+                                      .rank = (int)input->shape.rank - 1,
+                                      .maximum = input->upper > 0 ? input->upper - 1 : 0};
+    for (int d = 0; d < arrays[i].rank; d++) arrays[i].shape[d] = input->shape.dims[d + 1].constant;
+  }
+  options.synthetic = arrays;
+  options.synthetic_count = job->model->input_count;
+  options.synthetic_samples = (uint64_t)job->batch_size;
+  return ull_source_open(text, &options, out);
+}
+
+static ull_status fill_feed(const ull__job *job, bool training, ull__feed *feed) {
+  const ull_config *config = job->config;
+  for (uint32_t i = 0; i < job->model->input_count; i++) {
+    ULL__TRY(bind_input(job, feed, &job->model->inputs[i], &feed->bindings[i]));
+    feed->binding_count++;
+  }
+  ULL__TRY(check_classes(job, feed));
+  feed->options = ull_loader_options_default(feed->source);
+  feed->options.bindings = feed->bindings;
+  feed->options.binding_count = feed->binding_count;
+  feed->options.batch_size = (uint64_t)job->batch_size;
+  feed->options.seed = (uint64_t)ull_config_integer(config, "seed");
+  if (ull_config_has(config, "workers"))
+    feed->options.workers = (int)ull_config_integer(config, "workers");
+  else
+    feed->options.workers = 1;
+  feed->options.prefetch = (int)ull_config_integer(config, "prefetch");
+  feed->options.shuffle = training && !ull_config_flag(config, "no-shuffle");
+  feed->options.epochs = training ? 0 : 1;
+  if (training)
+    ULL__TRY(ull_augment_parse(ull_config_text(config, "augment"), &feed->options.augment));
+  return ull_loader_bound_bytes(&feed->options, &feed->bound);
+}
+
+static const char *validation_text(const ull_config *config, const char *data) {
+  if (ull_config_has(config, "val-data")) return ull_config_text(config, "val-data");
+  bool has_split = strncmp(data, "idx:", 4) == 0 || ull_config_real(config, "val-split") > 0;
+  return has_split && !is_synthetic(data) ? data : NULL;
+}
+
+ull_status ull__job_open_data(ull__job *job) {
+  const char *data = ull_config_text(job->config, "data");
+  if (!data) data = "synthetic";
+  ULL__TRY(open_source(job, data, ULL_SPLIT_TRAIN, &job->train.source));
+  ULL__TRY(fill_feed(job, true, &job->train));
+  const char *validation = validation_text(job->config, data);
+  if (validation) {
+    ULL__TRY(open_source(job, validation, ULL_SPLIT_EVAL, &job->eval.source));
+    ULL__TRY(fill_feed(job, false, &job->eval));
+  }
+  uint64_t samples = ull_source_sample_count(job->train.source), batch = (uint64_t)job->batch_size;
+  job->epoch_steps = (samples + batch - 1) / batch;
+  uint64_t left = samples % batch;
+  job->tail_batch = (int64_t)(left % (uint64_t)job->micro_batch);
+  return ULL_OK;
+}
+
+void ull__feed_close(ull__feed *feed) {
+  ull_source_close(feed->source);
+  feed->source = NULL;
+}

@@ -1,0 +1,140 @@
+/* Resolving a configuration, step by step, up to a plan. */
+#include "train/job.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/byte_size.h"
+#include "base/error.h"
+
+static ull_status find_batch(ull__job *job) {
+  job->batch_size = ull_config_integer(job->config, "batch-size");
+  const char *micro = ull_config_text(job->config, "micro-batch");
+  job->micro_batch = job->batch_size;
+  if (!micro || strcmp(micro, "off") == 0) return ULL_OK;
+  if (strcmp(micro, "auto") == 0) {
+    ULL__FAIL(ULL_ERROR_UNSUPPORTED, "--micro-batch auto is not supported by this version");
+    return ull__error_change("give a number: --micro-batch 16");
+  }
+  job->micro_batch = ull_config_integer(job->config, "micro-batch");
+  if (job->micro_batch >= job->batch_size) job->micro_batch = job->batch_size;
+  return ULL_OK;
+}
+
+static ull_status open_model(ull__job *job) {
+  const ull_config *config = job->config;
+  const char *text = ull_config_text(config, "model");
+  if (!text) {
+    ULL__FAIL(ULL_ERROR_USAGE, "no model given");
+    return ull__error_change("name one, for example zoo:resnet18?classes=10&image=64");
+  }
+  ull__model_options options = {
+      .classes = ull_config_has(config, "classes") ? ull_config_integer(config, "classes") : 0,
+      .sequence = ull_config_has(config, "seq") ? ull_config_integer(config, "seq") : 0,
+      .label_smoothing = ull_config_real(config, "label-smoothing"),
+  };
+  return ull__model_open(text, &options, &job->model);
+}
+
+static void count_steps(ull__job *job) {
+  const ull_config *config = job->config;
+  job->total_steps = ull_config_has(config, "steps")
+                         ? (uint64_t)ull_config_integer(config, "steps")
+                         : (uint64_t)ull_config_integer(config, "epochs") * job->epoch_steps;
+}
+
+static uint64_t loader_bytes(const ull__job *job) {
+  uint64_t bytes = job->train.bound.total_bytes + job->train.bound.source_bytes;
+  if (job->eval.source) bytes += job->eval.bound.total_bytes + job->eval.bound.source_bytes;
+  return bytes;
+}
+
+static void add_program(ull__plan_request *request, const char *name, const ull__graph *graph,
+                        int64_t batch) {
+  request->programs[request->program_count++] = (ull__program_request){name, graph, batch};
+}
+
+ull_status ull__job_make_plan(ull__job *job, int64_t batch_size, int64_t micro_batch,
+                              ull__plan **out) {
+  ull__plan_request request = {.provider = job->provider,
+                               .shared = job->shared,
+                               .loader_bytes = loader_bytes(job),
+                               .process_bytes = job->machine.process_bytes,
+                               .kernel_bytes = job->machine.kernel_bytes,
+                               .effort = (uint32_t)ull_config_integer(job->config, "effort")};
+  memcpy(request.budget_bytes, job->budget_bytes, sizeof request.budget_bytes);
+  (void)batch_size;
+  add_program(&request, "train", job->train_graph, micro_batch);
+  if (job->tail_batch > 0 && batch_size == job->batch_size)
+    add_program(&request, "tail", job->train_graph, job->tail_batch);
+  if (job->update_graph) add_program(&request, "update", job->update_graph, 1);
+  add_program(&request, "eval", job->eval_graph, micro_batch);
+  return ull__plan_create(&request, out);
+}
+
+static ull_status resolve(ull__job *job) {
+  ULL__TRY(find_batch(job));
+  ULL__TRY(open_model(job));
+  ULL__TRY(ull__recipe_from_config(job->config, &job->recipe));
+  ULL__TRY(ull__job_build_graphs(job));
+  ULL__TRY(ull__job_open_data(job));
+  count_steps(job);
+  ULL__TRY(ull__rate_from_config(job->config, job->total_steps, job->epoch_steps, &job->rate));
+  ULL__TRY(ull__job_find_machine(job));
+  return ull__job_make_plan(job, job->batch_size, job->micro_batch, &job->plan);
+}
+
+ull_status ull__job_create(const ull_config *config, ull__job **out) {
+  ull__job *job = ull__alloc(1, sizeof *job);
+  if (!job) return ULL_ERROR_OUT_OF_MEMORY;
+  job->config = config;
+  ull_status status = resolve(job);
+  if (status != ULL_OK) {
+    ull__job_destroy(job);
+    return status;
+  }
+  *out = job;
+  return ULL_OK;
+}
+
+void ull__job_destroy(ull__job *job) {
+  if (!job) return;
+  ull__plan_destroy(job->plan);
+  ull__provider_destroy(job->provider);
+  ull__feed_close(&job->train);
+  ull__feed_close(&job->eval);
+  ull__graph_destroy(job->train_graph);
+  ull__graph_destroy(job->update_graph);
+  ull__graph_destroy(job->eval_graph);
+  ull__model_destroy(job->model);
+  ull__free(job);
+}
+
+/* Halves the batch until it fits: the first that does is the cheapest change beside more memory. */
+static int64_t find_batch_that_fits(ull__job *job) {
+  for (int64_t batch = job->micro_batch / 2; batch > 0; batch /= 2) {
+    ull__plan *plan = NULL;
+    if (ull__job_make_plan(job, batch, batch, &plan) != ULL_OK) return 0;
+    bool fits = plan->fits;
+    ull__plan_destroy(plan);
+    if (fits) return batch;
+  }
+  return 0;
+}
+
+ull_status ull__job_refuse(ull__job *job) {
+  char change[256], exact[32];
+  const char *flag = job->plan->short_tier == ULL__TIER_HOST ? "--host-memory" : "--memory";
+  ull__byte_size_exact(job->plan->smallest_bytes[job->plan->short_tier], exact);
+  int64_t batch = find_batch_that_fits(job);
+  bool split = batch > 0 && ull__graph_check_splittable(job->model->graph) == ULL_OK;
+  if (split)
+    snprintf(change, sizeof change, "%s %s, or --micro-batch %lld (same batch, other rounding)",
+             flag, exact, (long long)batch);
+  else if (batch > 0)
+    snprintf(change, sizeof change, "%s %s, or --batch-size %lld", flag, exact, (long long)batch);
+  else
+    snprintf(change, sizeof change, "%s %s", flag, exact);
+  return ull__plan_refuse(job->plan, job->budget_bytes, change);
+}

@@ -1,0 +1,66 @@
+/* A job: everything a configuration resolves to before any arena exists. `plan`, `train` and `eval`
+ * all begin here, so that they agree on every byte.
+ *
+ *     config ─▶ model ─▶ graphs (train, eval) ─▶ data and bindings ─▶ machine and budgets ─▶ plan
+ */
+#ifndef ULL_TRAIN_JOB_H
+#define ULL_TRAIN_JOB_H
+
+#include "model/model.h"
+#include "plan/machine.h"
+#include "plan/plan.h"
+#include "train/recipe.h"
+#include "ullage/config.h"
+#include "ullage/data.h"
+
+/* One stream of batches: a source and how it feeds the model. */
+typedef struct ull__feed {
+  ull_source *source;
+  ull_binding bindings[ULL_DATA_MAX_ARRAYS];
+  size_t binding_count;
+  ull_loader_options options; /* without memory: the trainer gives it */
+  ull_loader_bound bound;
+} ull__feed;
+
+typedef struct ull__job {
+  const ull_config *config; /* borrowed until destroy */
+  ull__model *model;
+  ull__graph *train_graph;  /* with backward and optimizer, fused; symbolic */
+  ull__graph *update_graph; /* the optimizer alone, where micro-batches accumulate; else NULL */
+  ull__graph *eval_graph;
+  ull__recipe recipe;
+  ull__rate_schedule rate;
+  int64_t batch_size, micro_batch;
+  int64_t tail_batch; /* samples of the last, smaller batch of an epoch, or of its last micro-batch;
+                         0 = none */
+  uint64_t total_steps, epoch_steps;
+  ull__feed train, eval; /* eval.source is NULL where there is nothing to evaluate on */
+  ull__machine machine;
+  uint32_t threads;
+  const char *device_text;
+  bool shared;
+  ull__provider *provider;
+  uint64_t budget_bytes[ULL__TIER_COUNT];
+  char budget_text[256]; /* where the budget came from: "12.0 GiB total, 10.9 free, budget 9.9 GiB"
+                          */
+  ull__plan *plan;
+} ull__job;
+
+/* Resolves everything and plans. A plan that does not fit is no failure: see job->plan->fits. */
+ull_status ull__job_create(const ull_config *config, ull__job **out);
+void ull__job_destroy(ull__job *job); /* NULL is allowed */
+
+/* The refusal of a job whose plan does not fit, with the cheapest change worked out. Returns
+ * ULL_ERROR_DOES_NOT_FIT. */
+ull_status ull__job_refuse(ull__job *job);
+
+/* ---- steps of ull__job_create, one file each ---- */
+
+ull_status ull__job_build_graphs(ull__job *job); /* train/graphs.c */
+ull_status ull__job_open_data(ull__job *job);    /* train/feed.c */
+void ull__feed_close(ull__feed *feed);
+ull_status ull__job_find_machine(ull__job *job); /* train/budget.c */
+ull_status ull__job_make_plan(ull__job *job, int64_t batch_size, int64_t micro_batch,
+                              ull__plan **out); /* train/job.c */
+
+#endif
