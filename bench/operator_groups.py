@@ -1,73 +1,32 @@
 """Sorts operator names, PyTorch's and Ullage's, into the groups that the step benchmark prints.
 
-The first row with a fragment found in the name wins, so special names stand before general ones.
+The first row whose pattern is found in the name wins, so special names stand before general ones.
 """
 
+import re
+
 GROUPS = [
-    ("optimizer", ("sgd", "adam", "optimizer", "foreach")),
-    ("normalization", ("batch_norm", "batchnorm", "layer_norm", "layernorm", "native_norm")),
-    ("attention", ("attention", "sdpa", "flash")),
-    ("loss", ("cross_entropy", "nll_loss", "log_softmax", "next_token")),
-    ("softmax", ("softmax",)),
-    (
-        "convolution backward",
-        (
-            "convolution_backward",
-            "conv2d_backward",
-            "conv2d_input_gradient",
-            "conv2d_weight_gradient",
-            "conv_input",
-            "conv_weight",
-            "conv_bwd",
-        ),
-    ),
-    ("convolution forward", ("conv",)),
-    ("pooling", ("pool", "aten::mean")),
-    ("embedding", ("embedding", "index_add", "gather")),
-    ("matmul", ("matmul", "addmm", "::mm", "bmm", "linear", "gemm", "matrix")),
-    ("activation", ("relu", "gelu", "tanh", "threshold")),
-    (
-        "copy and reorder",
-        (
-            "copy",
-            "contiguous",
-            "clone",
-            "reorder",
-            "transpose",
-            "permute",
-            "::to",
-            "convert",
-            "split",
-            "slice",
-            "concat",
-            "aten::cat",
-        ),
-    ),
-    (
-        "elementwise",
-        (
-            "add",
-            "mul",
-            "sub",
-            "div",
-            "pow",
-            "fused",
-            "elementwise",
-            "sum",
-            "where",
-            "zero",
-            "fill",
-            "cpp_",
-        ),
-    ),
+    ("optimizer", r"sgd|adam|optimizer|foreach"),
+    ("normalization", r"norm"),
+    ("attention", r"attention|sdpa"),
+    ("loss", r"cross_?entropy|nll|log_?softmax"),
+    ("softmax", r"softmax"),
+    ("convolution backward", r"conv\w*.*(backward|grad|bwd)|grad\w*_conv"),
+    ("convolution forward", r"conv(?!ert)"),
+    ("pooling", r"pool|aten::mean|mean\w*backward"),
+    ("embedding", r"embedding"),
+    ("matmul", r"matmul|::(add|b)?mm\b|(mm|linear)(backward|$)|linear|gemm"),
+    ("activation", r"relu|gelu|tanh|threshold|clamp"),
+    ("copy and reorder", r"copy|clone|reorder|transpose|permute|convert|split|slice|::cat|concat"),
+    ("elementwise", r"add|mul|sub|div|pow|fused|elementwise|sum|where|zero|fill|cpp_|chain"),
 ]
 OTHER = "other"
 
 
 def find_group(name):
     lowered = name.lower()
-    for group, fragments in GROUPS:
-        if any(fragment in lowered for fragment in fragments):
+    for group, pattern in GROUPS:
+        if re.search(pattern, lowered):
             return group
     return OTHER
 
