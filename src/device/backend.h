@@ -25,10 +25,13 @@ typedef struct ull__device_backend {
   void (*event_destroy)(ull__device *device, ull__event_id event);
   ull_status (*launch)(ull__device *device, ull__lane lane, const ull__launch *launch);
   ull_status (*copy)(ull__device *device, ull__lane lane, ull__place to, ull__place from);
+  ull_status (*upload)(ull__device *device, ull__lane lane, ull__place to, const void *from);
+  ull_status (*download)(ull__device *device, ull__lane lane, ull__place from, void *to);
   ull_status (*record)(ull__device *device, ull__lane lane, ull__event_id event);
   ull_status (*wait)(ull__device *device, ull__lane lane, ull__event_id event);
   ull_status (*poison)(ull__device *device, ull__lane lane, ull__place place);
   ull_status (*synchronize)(ull__device *device);
+  uint32_t (*failed_tag)(const ull__device *device);
   ull_status (*run)(ull__device *device, ull_status (*function)(void *), void *argument);
 
   void (*observe)(ull__device *device, ull__activity_observer observer, void *context);

@@ -125,6 +125,17 @@ ull_status ull__device_copy(ull__device *device, ull__lane lane, ull__place to, 
   return device->backend->copy(device, lane, to, from);
 }
 
+ull_status ull__device_upload(ull__device *device, ull__lane lane, ull__place to,
+                              const void *from) {
+  ULL__TRY(check_lane(lane));
+  return device->backend->upload(device, lane, to, from);
+}
+
+ull_status ull__device_download(ull__device *device, ull__lane lane, ull__place from, void *to) {
+  ULL__TRY(check_lane(lane));
+  return device->backend->download(device, lane, from, to);
+}
+
 ull_status ull__device_record(ull__device *device, ull__lane lane, ull__event_id event) {
   ULL__TRY(check_lane(lane));
   return device->backend->record(device, lane, event);
@@ -142,6 +153,10 @@ ull_status ull__device_poison(ull__device *device, ull__lane lane, ull__place pl
 
 ull_status ull__device_synchronize(ull__device *device) {
   return device->backend->synchronize(device);
+}
+
+uint32_t ull__device_failed_tag(const ull__device *device) {
+  return device->backend->failed_tag(device);
 }
 
 ull_status ull__device_run(ull__device *device, ull_status (*function)(void *), void *argument) {

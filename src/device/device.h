@@ -114,6 +114,10 @@ void ull__device_event_destroy(ull__device *device, ull__event_id event);
 
 ull_status ull__device_launch(ull__device *device, ull__lane lane, const ull__launch *launch);
 ull_status ull__device_copy(ull__device *device, ull__lane lane, ull__place to, ull__place from);
+/* Copies between a place and memory of the caller, in lane order; that memory is borrowed until the
+ * copy has run. For the inputs of a step and its results. */
+ull_status ull__device_upload(ull__device *device, ull__lane lane, ull__place to, const void *from);
+ull_status ull__device_download(ull__device *device, ull__lane lane, ull__place from, void *to);
 /* The event completes when all work put on `lane` before has; a lane that waits starts nothing
  * further until then. */
 ull_status ull__device_record(ull__device *device, ull__lane lane, ull__event_id event);
@@ -125,6 +129,8 @@ ull_status ull__device_poison(ull__device *device, ull__lane lane, ull__place pl
 /* Blocks until all lanes are empty. The first failure of any launch since the last call is
  * returned, with its record; after a failure lanes drop their work until then. */
 ull_status ull__device_synchronize(ull__device *device);
+/* Tag of the launch whose failure the last failing synchronize returned; UINT32_MAX for others. */
+uint32_t ull__device_failed_tag(const ull__device *device);
 
 /* What one launch or copy took. `sequence` counts the launches and copies put on its lane since the
  * device was opened, from 0; copies have tag UINT32_MAX. Times are of ull__clock_now_ns, or of the

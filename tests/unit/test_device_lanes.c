@@ -246,6 +246,7 @@ static void failures_on(ull__device *device) {
   assert_int_equal(ull__device_launch(device, ULL__LANE_COMPUTE, &silent), ULL_OK);
   assert_int_equal(ull__device_synchronize(device), ULL_ERROR_DEVICE);
   assert_non_null(strstr(ull_error_last()->message, "41"));
+  assert_int_equal(ull__device_failed_tag(device), 41);
 }
 
 static void the_first_failure_is_kept_and_later_work_dropped(void **state) {

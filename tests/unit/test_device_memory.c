@@ -125,7 +125,15 @@ static void roundtrip_on(const char *text) {
   assert_int_equal(ull__device_write(device, to, bytes), ULL_OK);
   assert_int_equal(ull__device_read(device, to, back), ULL_OK);
   assert_memory_equal(back, bytes, 100);
+  unsigned char sent[100], received[100] = {0};
+  for (int i = 0; i < 100; i++) sent[i] = (unsigned char)(200 - i);
+  assert_int_equal(ull__device_upload(device, ULL__LANE_COPY_IN, to, sent), ULL_OK);
+  assert_int_equal(ull__device_download(device, ULL__LANE_COPY_IN, to, received), ULL_OK);
+  assert_int_equal(ull__device_synchronize(device), ULL_OK);
+  assert_memory_equal(received, sent, 100);
   to.offset = 8192 - 99;
+  assert_int_equal(ull__device_upload(device, ULL__LANE_COPY_IN, to, sent), ULL_ERROR_INVALID);
+  assert_int_equal(ull__device_download(device, ULL__LANE_COPY_OUT, to, back), ULL_ERROR_INVALID);
   assert_int_equal(ull__device_write(device, to, bytes), ULL_ERROR_INVALID);
   assert_int_equal(ull__device_read(device, to, back), ULL_ERROR_INVALID);
   to.bytes = 99;

@@ -5,7 +5,6 @@
  * before the first parallel region, and every member flushes denormals from then on. Without OpenMP
  * in the build the team is the thread itself, and a library that has OpenMP is told so. */
 #include <dlfcn.h>
-#include <sched.h>
 
 #if defined(ULL__OPENMP)
 #include <omp.h>
@@ -15,6 +14,7 @@
 #endif
 
 #include "base/error.h"
+#include "base/system_limits.h"
 #include "device/host/host.h"
 
 #define MOST_THREADS 4096u
@@ -50,22 +50,24 @@ static void begin_team(void *argument) {
 #endif
 }
 
-static uint32_t choose_team_size(uint32_t threads) {
+static ull_status choose_team_size(uint32_t threads, uint32_t *out) {
 #if defined(ULL__OPENMP)
-  cpu_set_t usable;
-  if (threads > 0) return threads;
-  return sched_getaffinity(0, sizeof usable, &usable) == 0 ? (uint32_t)CPU_COUNT(&usable) : 1;
+  ull__system_limits limits;
+  if (threads == 0) ULL__TRY(ull__system_limits_read("", &limits));
+  *out = threads > 0 ? threads : limits.usable_cores;
 #else
   (void)threads;
-  return 1;
+  *out = 1;
 #endif
+  return ULL_OK;
 }
 
 static ull_status join_team(uint32_t threads) {
   if (threads > MOST_THREADS) {
     return ULL__FAIL(ULL_ERROR_USAGE, "%u compute threads; at most %u", threads, MOST_THREADS);
   }
-  uint32_t wanted = choose_team_size(threads);
+  uint32_t wanted = 1;
+  ULL__TRY(choose_team_size(threads, &wanted));
   if (user_count > 0 && threads > 0 && wanted != team_size) {
     return ULL__FAIL(ULL_ERROR_MISMATCH,
                      "the process computes with %u threads, another device asks for %u", team_size,

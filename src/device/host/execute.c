@@ -31,11 +31,6 @@ static ull_status execute_launch(const ull__lane_queue *queue, const ull__launch
   return launch->entry(&frame);
 }
 
-static bool crosses_link(const ull__host_device *device, ull__place to, ull__place from) {
-  return device->link_bytes_per_second > 0 &&
-         device->slabs[to.slab].tier != device->slabs[from.slab].tier;
-}
-
 static uint64_t link_ns(const ull__host_device *device, uint64_t bytes) {
   unsigned __int128 rate = device->link_bytes_per_second;
   unsigned __int128 time_ns = ((unsigned __int128)bytes * 1000000000u + rate - 1) / rate;
@@ -51,19 +46,36 @@ static void sleep_until(uint64_t time_ns) {
   }
 }
 
+/* Moves bytes that cross the link where `crosses` says so. */
+static void move(const ull__host_device *device, void *to, const void *from, uint64_t bytes,
+                 bool crosses, uint64_t *cost_ns) {
+  bool is_paced = crosses && device->link_bytes_per_second > 0;
+  uint64_t begin_ns = is_paced && !device->has_virtual_clock ? ull__clock_now_ns() : 0;
+  memmove(to, from, bytes);
+  if (!is_paced) return;
+  if (device->has_virtual_clock) {
+    *cost_ns = link_ns(device, bytes);
+  } else {
+    sleep_until(begin_ns + link_ns(device, bytes));
+  }
+}
+
 static void execute_copy(const ull__host_device *device, ull__place to, ull__place from,
                          uint64_t *cost_ns) {
   if (to.bytes == 0) return;
-  bool is_paced = crosses_link(device, to, from);
-  uint64_t begin_ns = is_paced && !device->has_virtual_clock ? ull__clock_now_ns() : 0;
-  memmove(ull__host_resolve(device, to), ull__host_resolve(device, from), to.bytes);
-  if (!is_paced) return;
-  uint64_t time_ns = link_ns(device, to.bytes);
-  if (device->has_virtual_clock) {
-    *cost_ns = time_ns;
-  } else {
-    sleep_until(begin_ns + time_ns);
-  }
+  bool crosses = device->slabs[to.slab].tier != device->slabs[from.slab].tier;
+  move(device, ull__host_resolve(device, to), ull__host_resolve(device, from), to.bytes, crosses,
+       cost_ns);
+}
+
+static void execute_transfer(const ull__host_device *device, const ull__command *command,
+                             uint64_t *cost_ns) {
+  ull__place place = command->transfer.place;
+  if (place.bytes == 0) return;
+  void *address = ull__host_resolve(device, place), *memory = command->transfer.memory;
+  bool is_upload = command->kind == ULL__COMMAND_UPLOAD;
+  move(device, is_upload ? address : memory, is_upload ? memory : address, place.bytes,
+       device->slabs[place.slab].tier == ULL__TIER_DEVICE, cost_ns);
 }
 
 ull_status ull__execute(ull__lane_queue *queue, const ull__command *command, uint64_t *cost_ns) {
@@ -73,6 +85,10 @@ ull_status ull__execute(ull__lane_queue *queue, const ull__command *command, uin
     return execute_launch(queue, &command->launch, cost_ns);
   case ULL__COMMAND_COPY:
     execute_copy(device, command->copy.to, command->copy.from, cost_ns);
+    return ULL_OK;
+  case ULL__COMMAND_UPLOAD:
+  case ULL__COMMAND_DOWNLOAD:
+    execute_transfer(device, command, cost_ns);
     return ULL_OK;
   case ULL__COMMAND_POISON:
     if (command->poison.bytes > 0) {

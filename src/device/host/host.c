@@ -106,6 +106,23 @@ ull_status ull__host_copy(ull__device *base, ull__lane lane, ull__place to, ull_
   return ULL_OK;
 }
 
+static ull_status put_transfer(ull__device *base, ull__lane lane, ull__command_kind kind,
+                               ull__place place, void *memory) {
+  ull__host_device *device = host(base);
+  ULL__TRY(ull__host_check_place(device, place));
+  const ull__command command = {.kind = kind, .transfer = {.place = place, .memory = memory}};
+  put(&device->queues[lane], &command);
+  return ULL_OK;
+}
+
+ull_status ull__host_upload(ull__device *device, ull__lane lane, ull__place to, const void *from) {
+  return put_transfer(device, lane, ULL__COMMAND_UPLOAD, to, (void *)from);
+}
+
+ull_status ull__host_download(ull__device *device, ull__lane lane, ull__place from, void *to) {
+  return put_transfer(device, lane, ULL__COMMAND_DOWNLOAD, from, to);
+}
+
 ull_status ull__host_poison(ull__device *base, ull__lane lane, ull__place place) {
   ull__host_device *device = host(base);
   ULL__TRY(ull__host_check_place(device, place));
@@ -123,6 +140,10 @@ ull_status ull__host_synchronize(ull__device *base) {
   device->has_failed = false;
   ull__schedule_unlock();
   return failure.status == ULL_OK ? ULL_OK : ull__error_restore(&failure);
+}
+
+uint32_t ull__host_failed_tag(const ull__device *device) {
+  return ((const ull__host_device *)device)->failed_tag;
 }
 
 ull_status ull__host_run(ull__device *base, ull_status (*function)(void *), void *argument) {

@@ -25,6 +25,8 @@ typedef struct ull__lane_queue ull__lane_queue;
 typedef enum ull__command_kind {
   ULL__COMMAND_LAUNCH,
   ULL__COMMAND_COPY,
+  ULL__COMMAND_UPLOAD,
+  ULL__COMMAND_DOWNLOAD,
   ULL__COMMAND_POISON,
   ULL__COMMAND_RECORD,
   ULL__COMMAND_WAIT,
@@ -47,6 +49,10 @@ typedef struct ull__command {
     struct {
       ull__place to, from;
     } copy;
+    struct {
+      ull__place place;
+      void *memory; /* of the caller; only read by an upload */
+    } transfer;
     ull__place poison;
     struct {
       ull__event_id id;
@@ -137,6 +143,7 @@ struct ull__host_device {
   pthread_cond_t progress;
   bool has_failed;
   ull_error failure;
+  uint32_t failed_tag;
 };
 
 /* ---- host.c: creation and the calls of the backend table that do not depend on the memory ---- */
@@ -150,21 +157,25 @@ ull_status ull__host_create(ull__host_device *device, const ull__device_options 
 void ull__host_close(ull__device *device);
 
 /* The rows of a backend table that are the same for cpu and sim. */
-#define ULL__HOST_BACKEND_ROWS                                                              \
-  .close = ull__host_close, .capacity_bytes = ull__host_capacity_bytes,                     \
-  .allocate = ull__host_allocate, .free = ull__host_free,                                   \
-  .allocated_bytes = ull__host_allocated_bytes, .peak_bytes = ull__host_peak_bytes,         \
-  .host_pointer = ull__host_pointer, .write = ull__host_write, .read = ull__host_read,      \
-  .event_create = ull__host_event_create, .event_destroy = ull__host_event_destroy,         \
-  .launch = ull__host_launch, .copy = ull__host_copy, .record = ull__host_record,           \
-  .wait = ull__host_wait, .poison = ull__host_poison, .synchronize = ull__host_synchronize, \
-  .run = ull__host_run, .observe = ull__host_observe, .set_costs = ull__host_set_costs,     \
-  .virtual_time_ns = ull__host_virtual_time_ns
+#define ULL__HOST_BACKEND_ROWS                                                            \
+  .close = ull__host_close, .capacity_bytes = ull__host_capacity_bytes,                   \
+  .allocate = ull__host_allocate, .free = ull__host_free,                                 \
+  .allocated_bytes = ull__host_allocated_bytes, .peak_bytes = ull__host_peak_bytes,       \
+  .host_pointer = ull__host_pointer, .write = ull__host_write, .read = ull__host_read,    \
+  .event_create = ull__host_event_create, .event_destroy = ull__host_event_destroy,       \
+  .launch = ull__host_launch, .copy = ull__host_copy, .upload = ull__host_upload,         \
+  .download = ull__host_download, .record = ull__host_record, .wait = ull__host_wait,     \
+  .poison = ull__host_poison, .synchronize = ull__host_synchronize,                       \
+  .failed_tag = ull__host_failed_tag, .run = ull__host_run, .observe = ull__host_observe, \
+  .set_costs = ull__host_set_costs, .virtual_time_ns = ull__host_virtual_time_ns
 
 ull_status ull__host_launch(ull__device *device, ull__lane lane, const ull__launch *launch);
 ull_status ull__host_copy(ull__device *device, ull__lane lane, ull__place to, ull__place from);
+ull_status ull__host_upload(ull__device *device, ull__lane lane, ull__place to, const void *from);
+ull_status ull__host_download(ull__device *device, ull__lane lane, ull__place from, void *to);
 ull_status ull__host_poison(ull__device *device, ull__lane lane, ull__place place);
 ull_status ull__host_synchronize(ull__device *device);
+uint32_t ull__host_failed_tag(const ull__device *device);
 ull_status ull__host_run(ull__device *device, ull_status (*function)(void *), void *argument);
 void ull__host_observe(ull__device *device, ull__activity_observer observer, void *context);
 ull_status ull__host_set_costs(ull__device *device, ull__launch_cost cost_ns, void *context);

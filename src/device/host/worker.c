@@ -93,13 +93,17 @@ static void remove_head(ull__lane_queue *queue) {
   if (has_room || device->outstanding == 0) wake_callers(device);
 }
 
+static uint32_t tag_of(const ull__command *command) {
+  return command->kind == ULL__COMMAND_LAUNCH ? command->launch.tag : UINT32_MAX;
+}
+
 static void keep_failure(ull__host_device *device, const ull__command *command, ull_status status) {
   if (device->has_failed) return;
   device->has_failed = true;
   device->failure = *ull_error_last();
+  device->failed_tag = tag_of(command);
   if (device->failure.status == status) return;
-  uint32_t tag = command->kind == ULL__COMMAND_LAUNCH ? command->launch.tag : UINT32_MAX;
-  ull__fail(status, "launch %u failed without saying why", tag);
+  ull__fail(status, "launch %u failed without saying why", device->failed_tag);
   device->failure = *ull_error_last();
 }
 
@@ -108,7 +112,7 @@ static void observe(ull__lane_queue *queue, const ull__command *command, uint64_
   const ull__host_device *device = queue->device;
   const ull__activity activity = {
       .lane = queue->lane,
-      .tag = command->kind == ULL__COMMAND_LAUNCH ? command->launch.tag : UINT32_MAX,
+      .tag = tag_of(command),
       .sequence = queue->sequence,
       .begin_ns = begin_ns,
       .end_ns = end_ns,
@@ -116,8 +120,9 @@ static void observe(ull__lane_queue *queue, const ull__command *command, uint64_
   device->observer(device->observer_context, &activity);
 }
 
+/* Launches and copies of any kind come first in the enumeration. */
 static bool is_activity(const ull__command *command) {
-  return command->kind == ULL__COMMAND_LAUNCH || command->kind == ULL__COMMAND_COPY;
+  return command->kind <= ULL__COMMAND_DOWNLOAD;
 }
 
 /* Launches, copies, poison: dropped after a failure. Entered and left with the lock held. */
