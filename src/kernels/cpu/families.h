@@ -8,6 +8,7 @@
 /* clang-format off */
 #define ULL__CPU_FAMILIES(XX) \
   XX(view)                    \
+  XX(onednn_convolution)      \
   /* end */
 /* clang-format on */
 

@@ -3,8 +3,8 @@
  * A family is a file that exports one table of rules {operator, choose function}, ended by an empty
  * row, and has one line in families.h. A choose function answers a lowering query: the layouts it
  * wants, and the kernel. Where several rules know an operator, all are asked and the answer with
- * the least predicted seconds is taken (the first among equals); a rule declines by returning
- * ULL_OK with choice->kernel.entry == NULL.
+ * the least predicted seconds, reorders included, is taken (the first among equals); a rule
+ * declines by returning ULL_OK with choice->kernel.entry == NULL.
  *
  *     static ull_status choose_softmax(ull__cpu *cpu, const ull__lowering_query *query,
  *                                      ull__lowering_choice *choice) {
@@ -63,7 +63,8 @@ const ull__layout *ull__cpu_layout_bits(ull__cpu *cpu, const ull__layout *base, 
 /* The base of a layout of bits. Any other layout is its own base. */
 const ull__layout *ull__cpu_layout_bits_base(const ull__layout *layout);
 
-/* A vendor's layout: found by name and bytes, else added with this descriptor (taken over). */
+/* A vendor's layout, with a descriptor that lives as long as the provider. Names must differ where
+ * layouts do. */
 const ull__layout *ull__cpu_layout_opaque(ull__cpu *cpu, const char *name, const void *descriptor,
                                           uint64_t bytes);
 
@@ -100,6 +101,10 @@ ull_status ull__cpu_finish(ull__cpu *cpu, const ull__lowering_query *query,
 
 /* max(flops / rate, bytes / bandwidth) / efficiency + the launch. */
 double ull__cpu_seconds(const ull__cpu *cpu, double flops, double bytes, double efficiency);
+
+/* Time of the reorders that a choice asks for: inputs that do not lie as it wants. */
+double ull__cpu_reorder_seconds(const ull__cpu *cpu, const ull__lowering_query *query,
+                                const ull__lowering_choice *choice);
 
 /* Hash of a kernel's name, its layouts and the thread count: what decides its bits. */
 uint32_t ull__cpu_numeric_class(const ull__cpu *cpu, const ull__lowering_query *query,

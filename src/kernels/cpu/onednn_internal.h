@@ -1,0 +1,53 @@
+/* Between the files that use oneDNN. */
+#ifndef ULL_KERNELS_CPU_ONEDNN_INTERNAL_H
+#define ULL_KERNELS_CPU_ONEDNN_INTERNAL_H
+
+#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/onednn_shim.h"
+
+/* Small allocations that the library makes in a launch of a primitive with a scratchpad of ours. */
+#define ULL__ONEDNN_HIDDEN_BYTES ((uint64_t)64 << 10)
+
+/* What the `descriptor` of an OPAQUE layout made by this folder points to. Weights of grouped
+ * convolutions have a dimension more than their value. */
+typedef struct ull__onednn_layout {
+  ull__onednn_md md;
+  uint32_t rank;
+  int64_t dims[ULL__MAX_RANK];
+  const ull__layout *layout; /* whose descriptor this is */
+} ull__onednn_layout;
+
+/* How a value lies for the library. `rank` and `dims` are those the library is to see. */
+ull_status ull__onednn_md_of_layout(const ull__layout *layout, ull_dtype dtype, uint32_t rank,
+                                    const int64_t *dims, ull__onednn_md *out);
+/* The interned layout of a descriptor that a primitive settled on. */
+ull_status ull__onednn_layout_of_md(ull__cpu *cpu, ull_dtype dtype, uint32_t rank,
+                                    const int64_t *dims, const ull__onednn_md *md,
+                                    const ull__layout **out);
+
+/* An argument of a primitive: DNNL_ARG_..., the operand of the launch that holds it, and the query
+ * for its descriptor. */
+typedef struct ull__onednn_argument {
+  int argument;
+  uint32_t operand;
+  dnnl_query_t query;
+  int query_index; /* a bias is the second of the weights */
+} ull__onednn_argument;
+
+/* Makes the kernel of a descriptor, which it takes over, failing or not: entry, constants, prepare,
+ * workspace_bytes (operand `workspace_operand`), hidden_bytes, implementation. */
+ull_status ull__onednn_kernel_create(ull__cpu *cpu, dnnl_primitive_desc_t descriptor,
+                                     const ull__onednn_argument *arguments, uint32_t count,
+                                     uint32_t workspace_operand, ull__kernel *kernel);
+
+/* To be called before the library is asked for anything whose answer depends on the team's size. */
+void ull__onednn_enter_team(const ull__onednn *onednn);
+dnnl_engine_t ull__onednn_engine(const ull__onednn *onednn);
+
+/* Bytes of scratch memory a descriptor asks for. */
+uint64_t ull__onednn_scratchpad_bytes(const_dnnl_primitive_desc_t descriptor);
+
+/* Fraction of the matrix-product rate that an implementation reaches, by its name. */
+double ull__onednn_efficiency(const char *implementation, ull__isa isa);
+
+#endif
