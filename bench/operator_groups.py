@@ -7,6 +7,7 @@ import re
 
 GROUPS = [
     ("optimizer", r"sgd|adam|optimizer|foreach"),
+    ("compiled loops", r"compiledfxgraph|cpp_fused"),
     ("normalization", r"norm"),
     ("attention", r"attention|sdpa"),
     ("loss", r"cross_?entropy|nll|log_?softmax"),
@@ -18,7 +19,7 @@ GROUPS = [
     ("matmul", r"matmul|::(add|b)?mm\b|(mm|linear)(backward|$)|linear|gemm"),
     ("activation", r"relu|gelu|tanh|threshold|clamp"),
     ("copy and reorder", r"copy|clone|reorder|transpose|permute|convert|split|slice|::cat|concat"),
-    ("elementwise", r"add|mul|sub|div|pow|fused|elementwise|sum|where|zero|fill|cpp_|chain"),
+    ("elementwise", r"add|mul|sub|div|pow|fused|elementwise|sum|where|zero|fill|chain"),
 ]
 OTHER = "other"
 
