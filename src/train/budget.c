@@ -6,6 +6,7 @@
 #include "base/byte_size.h"
 #include "base/error.h"
 #include "base/system_limits.h"
+#include "device/sim/sim.h"
 #include "train/job.h"
 
 /* Left alone when the budget is not given: a tenth, at least this. */
@@ -17,8 +18,17 @@ static ull_status parse_device(ull__job *job) {
     job->shared = true;
     return ULL_OK;
   }
-  return ull__sim_parse(job->device_text, &job->machine.tiers[ULL__TIER_DEVICE].capacity_bytes,
-                        &job->machine.tiers[ULL__TIER_DEVICE].in_bytes_per_second);
+  if (strncmp(job->device_text, "sim:", 4) != 0) {
+    ULL__FAIL(ULL_ERROR_UNSUPPORTED, "device '%s' is not supported by this version",
+              job->device_text);
+    return ull__error_change("--device cpu or --device sim:SIZE@RATE");
+  }
+  ull__sim_text sim;
+  ULL__TRY(ull__sim_text_parse(job->device_text + 4, &sim));
+  ull__machine_tier *tier = &job->machine.tiers[ULL__TIER_DEVICE];
+  *tier = (ull__machine_tier){sim.capacity_bytes, (double)sim.link_bytes_per_second,
+                              (double)sim.link_bytes_per_second};
+  return ULL_OK;
 }
 
 /* What is free now, less a margin; said with its parts. */
