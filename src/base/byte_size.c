@@ -66,7 +66,7 @@ ull_status ull__byte_size_parse(const char *text, uint64_t *out_bytes) {
     rest = read_digits(digits, &fraction, &scale);
     if (rest == digits) return refuse(text, "no digit after the point");
   }
-  if (*rest == ' ') rest++;
+  if (rest[0] == ' ' && rest[1] != '\0') rest++;
   const unit *found = find_unit(rest);
   if (found == NULL) return refuse(text, "unknown unit");
   uint64_t bytes;
