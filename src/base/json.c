@@ -15,8 +15,13 @@
 #include "base/file.h"
 #include "base/vector.h"
 
+/* jansson does not always say that it failed for lack of memory; this does. */
+static _Thread_local bool was_refused;
+
 static void *allocate(size_t bytes) {
-  return ull__alloc(bytes, 1);
+  void *block = ull__alloc(bytes, 1);
+  if (block == NULL) was_refused = true;
+  return block;
 }
 
 static void set_functions(void) {
