@@ -1,0 +1,94 @@
+/* ullage: finds the command, reads its flags, runs it. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "ullage/version.h"
+
+static int usage(FILE *out) {
+  fprintf(out, "ullage %s: deep-learning training that fits into the memory you have\n\n",
+          ull_version());
+  fprintf(out, "  ullage COMMAND [flags]        flags of a command: ullage COMMAND --help\n\n");
+  for (int c = 0; c < ULL_COMMAND_COUNT; c++)
+    fprintf(out, "  %-8s %s\n", ull_command_name((ull_command)c),
+            ull_command_summary((ull_command)c));
+  fprintf(out, "\n  ullage train zoo:resnet8 --data idx:/usr/share/datasets/fashion-mnist --memory "
+               "200MiB\n");
+  return 0;
+}
+
+static int unavailable(command *c) {
+  fprintf(stderr, "ullage: this command is not part of this version\n");
+  (void)c;
+  return 1;
+}
+
+static int dispatch(ull_command which, command *c) {
+  switch (which) {
+  case ULL_COMMAND_PROBE:
+    return cli_probe(c);
+  case ULL_COMMAND_CHECK:
+    return cli_check(c);
+  case ULL_COMMAND_PLAN:
+    return cli_plan(c);
+  case ULL_COMMAND_TRAIN:
+    return cli_train(c);
+  case ULL_COMMAND_EVAL:
+    return cli_eval(c);
+  default:
+    return unavailable(c);
+  }
+}
+
+/* On few cores a compute team that spins while it waits starves the loader's threads. libgomp reads
+ * this once, when the process starts, so the process starts again. */
+static void restart_with_passive_waiting(char **argv) {
+  if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
+  if (setenv("OMP_WAIT_POLICY", "passive", 1) != 0 || setenv("GOMP_SPINCOUNT", "2000", 1) != 0)
+    return;
+  execv("/proc/self/exe", argv);
+}
+
+static bool wants_json(int argc, char **argv) {
+  for (int i = 2; i < argc; i++)
+    if (strcmp(argv[i], "--json") == 0 || strcmp(argv[i], "--json=true") == 0) return true;
+  return false;
+}
+
+static int run_command(ull_command which, int argc, char **argv) {
+  command c = {.json = wants_json(argc, argv)};
+  c.report = c.json ? stderr : stdout;
+  if (ull_config_create(which, &c.config) != ULL_OK ||
+      ull_config_parse(c.config, argc - 2, (const char *const *)argv + 2) != ULL_OK)
+    return cli_fail(&c, NULL);
+  if (ull_config_flag(c.config, "help")) {
+    const char *help = ull_config_help(c.config);
+    if (help) fputs(help, stdout);
+    return help ? 0 : cli_fail(&c, NULL);
+  }
+  c.json = ull_config_flag(c.config, "json");
+  c.report = c.json ? stderr : stdout;
+  return dispatch(which, &c);
+}
+
+double cli_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+int main(int argc, char **argv) {
+  if (argc < 2) return usage(stderr), 2;
+  if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)
+    return usage(stdout);
+  if (strcmp(argv[1], "--version") == 0) return printf("ullage %s\n", ull_version()), 0;
+  ull_command which;
+  command none = {.json = wants_json(argc, argv)};
+  if (ull_command_find(argv[1], &which) != ULL_OK) return cli_fail(&none, NULL);
+  if (which == ULL_COMMAND_TRAIN || which == ULL_COMMAND_EVAL) restart_with_passive_waiting(argv);
+  int code = run_command(which, argc, argv);
+  if (fflush(stdout) != 0 && code == 0) code = 1;
+  return code;
+}

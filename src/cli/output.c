@@ -1,0 +1,36 @@
+/* Failures in words and as JSON. */
+#include <jansson.h>
+#include <stdlib.h>
+
+#include "cli/cli.h"
+
+static void print_words(const ull_error *e) {
+  fprintf(stderr, "ullage: %s\n", e->message);
+  if (e->holder[0]) fprintf(stderr, "  held by: %s\n", e->holder);
+  if (e->change[0]) fprintf(stderr, "  try: %s\n", e->change);
+}
+
+static uint64_t shortfall(const ull_error *e) {
+  return e->wanted_bytes > e->available_bytes ? e->wanted_bytes - e->available_bytes : 0;
+}
+
+static void print_json(const ull_error *e, const char *more) {
+  json_t *error = json_pack("{s:s, s:s, s:s, s:I, s:s}", "code", ull_status_name(e->status),
+                            "message", e->message, "holder", e->holder, "shortfall_bytes",
+                            (json_int_t)shortfall(e), "change", e->change);
+  json_t *object = json_pack("{s:i, s:o}", "schema", 1, "error", error);
+  json_t *rest = more ? json_loads(more, 0, NULL) : NULL;
+  if (object && rest) json_object_update_missing(object, rest);
+  char *line = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+  if (line) puts(line);
+  free(line);
+  json_decref(rest);
+  json_decref(object);
+}
+
+int cli_fail(const command *c, const char *more) {
+  ull_error e = *ull_error_last();
+  print_words(&e);
+  if (c->json) print_json(&e, more);
+  return ull_status_exit_code(e.status);
+}

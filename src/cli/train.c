@@ -1,0 +1,88 @@
+/* ullage train and ullage eval. The first interrupt ends the run after the current step with its
+ * weights saved; the second one ends the process at once. */
+#include <signal.h>
+
+#include "cli/cli.h"
+
+static ull_trainer *interrupted_trainer;
+
+static void on_signal(int number) {
+  ull_trainer_stop(interrupted_trainer);
+  signal(number, SIG_DFL);
+}
+
+static void catch_signals(ull_trainer *trainer) {
+  interrupted_trainer = trainer;
+  signal(SIGINT, on_signal);
+  signal(SIGTERM, on_signal);
+}
+
+static int finish(command *c, ull_trainer *trainer, ull_status status) {
+  const char *line = ull_trainer_result_json(trainer);
+  if (status != ULL_OK) return cli_fail(c, line);
+  if (c->json && line) puts(line);
+  return 0;
+}
+
+static int run(command *c, ull_trainer *trainer) {
+  progress p;
+  fputs(ull_trainer_header(trainer), c->report);
+  const char *save = ull_config_text(c->config, "save");
+  if (save && ull_trainer_save_plan(trainer, save) != ULL_OK) return cli_fail(c, NULL);
+  const char *what = ull_config_text(c->config, "show");
+  if (what) {
+    const char *text = ull_trainer_show(trainer, what);
+    if (!text) return cli_fail(c, NULL);
+    fputs(text, c->report);
+  }
+  if (ull_trainer_start(trainer) != ULL_OK) return cli_fail(c, NULL);
+  catch_signals(trainer);
+  progress_begin(&p, trainer, c->report);
+  ull_train_events events = {progress_step, progress_evaluation, &p};
+  ull_status status = ull_trainer_run(trainer, &events);
+  progress_end(&p);
+  return finish(c, trainer, status);
+}
+
+int cli_train(command *c) {
+  ull_trainer *trainer = NULL;
+  if (ull_trainer_create(c->config, &trainer) != ULL_OK) return cli_fail(c, NULL);
+  int code;
+  if (ull_trainer_fits(trainer)) {
+    code = run(c, trainer);
+  } else {
+    ull_trainer_refuse(trainer);
+    code = cli_fail(c, ull_trainer_plan_json(trainer));
+  }
+  ull_trainer_destroy(trainer);
+  return code;
+}
+
+static int evaluate(command *c, ull_trainer *trainer) {
+  ull_evaluation e;
+  if (!ull_trainer_fits(trainer)) {
+    ull_trainer_refuse(trainer);
+    return cli_fail(c, ull_trainer_plan_json(trainer));
+  }
+  if (ull_trainer_start(trainer) != ULL_OK || ull_trainer_evaluate(trainer, &e) != ULL_OK)
+    return cli_fail(c, NULL);
+  fprintf(c->report, "loss %.4f", e.loss);
+  if (e.accuracy >= 0) fprintf(c->report, " · accuracy %.2f %%", 100 * e.accuracy);
+  fprintf(c->report, " · %llu samples in %.1f s\n", (unsigned long long)e.samples, e.seconds);
+  if (!c->json) return 0;
+  printf("{\"schema\":1,\"loss\":%.17g,", e.loss);
+  if (e.accuracy >= 0)
+    printf("\"accuracy\":%.17g,", e.accuracy);
+  else
+    printf("\"accuracy\":null,");
+  printf("\"samples\":%llu}\n", (unsigned long long)e.samples);
+  return 0;
+}
+
+int cli_eval(command *c) {
+  ull_trainer *trainer = NULL;
+  if (ull_trainer_create(c->config, &trainer) != ULL_OK) return cli_fail(c, NULL);
+  int code = evaluate(c, trainer);
+  ull_trainer_destroy(trainer);
+  return code;
+}
