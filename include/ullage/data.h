@@ -41,9 +41,7 @@ extern "C" {
 #define ULL_DATA_MAX_ARRAYS 64 /* arrays of a source, and bindings of a loader */
 #define ULL_DATA_MAX_CHANNELS 16
 
-/* ---- Sources
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- Sources --------------------------------------------------------------------------------- */
 
 typedef struct ull_source ull_source;
 
@@ -126,6 +124,12 @@ const ull_array_info *ull_source_array(const ull_source *source, size_t array);
 /* Index of the array of that name, or -1. */
 int ull_source_find_array(const ull_source *source, const char *name);
 
+/* The array that fills the model's input or target `name`: the one called `wanted` where that is
+ * not NULL, else the one of the same name, else the only one of that role. ULL_ERROR_MISMATCH lists
+ * what there is. */
+ull_status ull_source_choose_array(const ull_source *source, const char *name, ull_array_role role,
+                                   const char *wanted, size_t *array);
+
 /* The SRC text it was opened with. */
 const char *ull_source_text(const ull_source *source);
 
@@ -152,8 +156,7 @@ ull_status ull_source_range(const ull_source *source, size_t array, int64_t *min
 ull_status ull_source_check_range(const ull_source *source, size_t array, int64_t minimum,
                                   int64_t maximum);
 
-/* ---- Normalisation and augmentation
- * ------------------------------------------------------------------------------ */
+/* ---- Normalisation and augmentation --------------------------------------------------------- */
 
 /* out = (in * scale - mean[c]) / deviation[c], in float64 rounded to one multiplication and one
  * addition in float32. */
@@ -195,9 +198,7 @@ ull_status ull_augment_parse(const char *text, ull_augment *out);
 /* "crop 4 (zero), flip" or "none". Returns `buffer`. */
 const char *ull_augment_describe(const ull_augment *augment, char *buffer, size_t buffer_bytes);
 
-/* ---- Loader
- * ------------------------------------------------------------------------------------------------------
- */
+/* ---- Loader ---------------------------------------------------------------------------------- */
 
 typedef struct ull_loader ull_loader;
 
@@ -235,7 +236,7 @@ typedef struct ull_loader_options {
   uint64_t epochs; /* 0 = no end */
   ull_augment augment;
   ull_on_bad on_bad;
-  uint64_t max_bad; /* more replaced samples than this is an error */
+  uint64_t max_bad; /* more replaced samples, or more bad ones in a row, are an error */
 
   /* One block of ull_loader_bound_bytes bytes at 64-byte alignment for everything the loader ever
    * uses: from `memory` where that is set (at least so many bytes, the caller's until destroy),
@@ -261,6 +262,11 @@ typedef struct ull_loader_bound {
 } ull_loader_bound;
 
 ull_status ull_loader_bound_bytes(const ull_loader_options *options, ull_loader_bound *out);
+
+/* Lowers `prefetch`, then `workers`, as far as the block needs to fit into budget_bytes.
+ * ULL_ERROR_DOES_NOT_FIT with the smallest bytes that would do where one slot and one worker are
+ * too much; the options are then unchanged. */
+ull_status ull_loader_fit(ull_loader_options *options, uint64_t budget_bytes);
 
 /* One array of a delivered batch: [samples, shape...] contiguous, at 64-byte alignment. */
 typedef struct ull_batch_array {

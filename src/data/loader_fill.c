@@ -46,8 +46,9 @@ static ull_status fill_arrays(ull_loader *loader, const ull__slot *slot, uint64_
   return ULL_OK;
 }
 
-static bool may_replace(const ull_loader *loader, ull_status status) {
-  return loader->options.on_bad == ULL_ON_BAD_REPLACE &&
+/* A run of more bad samples than max_bad is not searched to its end. */
+static bool may_replace(const ull_loader *loader, ull_status status, uint64_t attempt) {
+  return loader->options.on_bad == ULL_ON_BAD_REPLACE && attempt < loader->options.max_bad &&
          (status == ULL_ERROR_DATA || status == ULL_ERROR_IO);
 }
 
@@ -61,7 +62,7 @@ static ull_status fill_sample(ull_loader *loader, ull__slot *slot, uint64_t plac
     ull_status status = fill_arrays(loader, slot, sample, place, scratch, &verdict);
     if (attempt == 0) slot->verdict[place] = (uint8_t)verdict;
     slot->sample_index[place] = sample;
-    if (status == ULL_OK || !may_replace(loader, status) || attempt + 1 == count) {
+    if (status == ULL_OK || !may_replace(loader, status, attempt) || attempt + 1 == count) {
       *replaced += status == ULL_OK && attempt > 0;
       return status;
     }

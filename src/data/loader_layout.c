@@ -156,3 +156,35 @@ ull_status ull_loader_bound_bytes(const ull_loader_options *options, ull_loader_
   };
   return ULL_OK;
 }
+
+static ull_status total_bytes(const ull_loader_options *options, uint64_t *bytes) {
+  ull__loader_layout layout;
+  ULL__TRY(ull__loader_plan(options, &layout, NULL));
+  *bytes = layout.total_bytes;
+  return ULL_OK;
+}
+
+static ull_status refuse_budget(uint64_t needed_bytes, uint64_t budget_bytes) {
+  ULL__FAIL(ULL_ERROR_DOES_NOT_FIT,
+            "the loader needs %" PRIu64 " bytes for one batch and one thread", needed_bytes);
+  ull__error_holder("--loader-memory %" PRIu64, budget_bytes);
+  ull__error_change("allow %" PRIu64 " bytes, or use a smaller --batch-size", needed_bytes);
+  return ull__error_bytes(needed_bytes, budget_bytes);
+}
+
+ull_status ull_loader_fit(ull_loader_options *options, uint64_t budget_bytes) {
+  ull_loader_options smaller = *options;
+  uint64_t bytes;
+  ULL__TRY(total_bytes(&smaller, &bytes));
+  while (bytes > budget_bytes && (smaller.prefetch > 1 || smaller.workers > 1)) {
+    if (smaller.prefetch > 1) {
+      smaller.prefetch--;
+    } else {
+      smaller.workers--;
+    }
+    ULL__TRY(total_bytes(&smaller, &bytes));
+  }
+  if (bytes > budget_bytes) return refuse_budget(bytes, budget_bytes);
+  *options = smaller;
+  return ULL_OK;
+}

@@ -139,6 +139,47 @@ int ull_source_find_array(const ull_source *source, const char *name) {
   return -1;
 }
 
+static void list_arrays(const ull_source *source, char *list, size_t room) {
+  size_t used = 0;
+  for (size_t i = 0; i < source->array_count && used < room; i++) {
+    used +=
+        (size_t)snprintf(list + used, room - used, "%s%s", i ? ", " : "", source->arrays[i].name);
+  }
+}
+
+static ull_status no_such_array(const ull_source *source, const char *name, const char *wanted) {
+  char list[160];
+  list_arrays(source, list, sizeof list);
+  if (wanted != NULL) {
+    ULL__FAIL(ULL_ERROR_MISMATCH, "%s: has no array '%s' for '%s'", source->text, wanted, name);
+  } else {
+    ULL__FAIL(ULL_ERROR_MISMATCH, "%s: which array fills '%s' is not clear", source->text, name);
+  }
+  ull__error_holder("'%s' of the model", name);
+  return ull__error_change("say it with --input %s=ARRAY or --target ARRAY; there are %s", name,
+                           list);
+}
+
+/* The only array of a role, or -1. */
+static int find_role(const ull_source *source, ull_array_role role) {
+  int found = -1;
+  for (size_t i = 0; i < source->array_count; i++) {
+    if (source->arrays[i].role != role) continue;
+    if (found >= 0) return -1;
+    found = (int)i;
+  }
+  return found;
+}
+
+ull_status ull_source_choose_array(const ull_source *source, const char *name, ull_array_role role,
+                                   const char *wanted, size_t *array) {
+  int found = ull_source_find_array(source, wanted != NULL ? wanted : name);
+  if (found < 0 && wanted == NULL) found = find_role(source, role);
+  if (found < 0) return no_such_array(source, name, wanted);
+  *array = (size_t)found;
+  return ULL_OK;
+}
+
 const char *ull_source_text(const ull_source *source) {
   return source->text;
 }

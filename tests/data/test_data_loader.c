@@ -1,6 +1,6 @@
 /* The stream of batches: the same for any number of threads, any ring and after any resume; its
  * memory is what was promised; errors arrive in their place; nothing hangs. */
-#include <pthread.h>
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -306,6 +306,55 @@ static void memory_of_the_caller(void **state) {
   free(options.memory);
 }
 
+static void options_fit_a_budget(void **state) {
+  (void)state;
+  ull_loader_options options = make_options();
+  options.workers = 3;
+  ull_loader_bound full, bound;
+  assert_int_equal(ull_loader_bound_bytes(&options, &full), ULL_OK);
+  assert_int_equal(ull_loader_fit(&options, full.total_bytes), ULL_OK);
+  assert_true(options.prefetch == 4 && options.workers == 3);
+  assert_int_equal(ull_loader_fit(&options, full.total_bytes - 1), ULL_OK);
+  assert_true(options.prefetch == 3 && options.workers == 3);
+  assert_int_equal(ull_loader_fit(&options, 1), ULL_ERROR_DOES_NOT_FIT);
+  assert_true(options.prefetch == 3 && options.workers == 3);
+  uint64_t least = ull_error_last()->wanted_bytes;
+  assert_int_equal(ull_loader_fit(&options, least), ULL_OK);
+  assert_true(options.prefetch == 1 && options.workers == 1);
+  assert_int_equal(ull_loader_bound_bytes(&options, &bound), ULL_OK);
+  assert_int_equal(bound.total_bytes, least);
+}
+
+/* Threads whose name begins with "ull-loader-". */
+static int count_loader_threads(void) {
+  int count = 0;
+  DIR *tasks = opendir("/proc/self/task");
+  assert_non_null(tasks);
+  for (struct dirent *entry; (entry = readdir(tasks)) != NULL;) {
+    char path[300], name[32] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%s/comm", entry->d_name);
+    FILE *file = fopen(path, "r");
+    if (file == NULL) continue;
+    if (fgets(name, sizeof name, file) != NULL) count += strncmp(name, "ull-loader-", 11) == 0;
+    fclose(file);
+  }
+  closedir(tasks);
+  return count;
+}
+
+static void threads_are_named_and_few(void **state) {
+  (void)state;
+  ull_loader_options options = make_options();
+  options.workers = 3;
+  uint32_t hashes[BATCHES * EPOCHS];
+  ull_loader *loader = create(&options);
+  assert_int_equal(count_loader_threads(), 3);
+  hash_stream(loader, hashes);
+  assert_int_equal(count_loader_threads(), 3);
+  ull_loader_destroy(loader);
+  assert_int_equal(count_loader_threads(), 0);
+}
+
 static void loans_are_limited_by_the_ring(void **state) {
   (void)state;
   ull_loader_options options = make_options();
@@ -523,6 +572,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(seeds_differ, set_up, tear_down),
       cmocka_unit_test_setup_teardown(memory_is_what_was_promised, set_up, tear_down),
       cmocka_unit_test_setup_teardown(memory_of_the_caller, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(options_fit_a_budget, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(threads_are_named_and_few, set_up, tear_down),
       cmocka_unit_test_setup_teardown(loans_are_limited_by_the_ring, set_up, tear_down),
       cmocka_unit_test_setup_teardown(labels_out_of_range_stop_creation, set_up, tear_down),
       cmocka_unit_test_setup_teardown(options_are_checked, set_up, tear_down),

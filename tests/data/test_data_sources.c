@@ -393,6 +393,25 @@ static void labels_are_checked(void **state) {
   ull_source_close(source);
 }
 
+static void arrays_are_chosen_for_inputs(void **state) {
+  (void)state;
+  write_idx_pair(folder, "train", 10, 5, 7, 4, false);
+  ull_source *source = open_source("idx", folder, ULL_SPLIT_TRAIN);
+  size_t array = 9;
+  assert_int_equal(ull_source_choose_array(source, "x", ULL_ARRAY_INPUT, NULL, &array), ULL_OK);
+  assert_int_equal(array, 0);
+  assert_int_equal(ull_source_choose_array(source, "y", ULL_ARRAY_TARGET, NULL, &array), ULL_OK);
+  assert_int_equal(array, 1);
+  assert_int_equal(ull_source_choose_array(source, "x", ULL_ARRAY_INPUT, "label", &array), ULL_OK);
+  assert_int_equal(array, 1);
+  assert_int_equal(ull_source_choose_array(source, "x", ULL_ARRAY_INPUT, "pixels", &array),
+                   ULL_ERROR_MISMATCH);
+  assert_string_equal(shown_message(), "idx:DIR: has no array 'pixels' for 'x'");
+  assert_string_equal(ull_error_last()->change,
+                      "say it with --input x=ARRAY or --target ARRAY; there are image, label");
+  ull_source_close(source);
+}
+
 static void held_out_part_is_a_partition(void **state) {
   (void)state;
   write_idx_pair(folder, "train", 100, 5, 7, 100, false);
@@ -511,6 +530,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(gzip_bombs_are_refused, set_up, tear_down),
       cmocka_unit_test_setup_teardown(texts_of_sources, set_up, tear_down),
       cmocka_unit_test_setup_teardown(labels_are_checked, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(arrays_are_chosen_for_inputs, set_up, tear_down),
       cmocka_unit_test_setup_teardown(held_out_part_is_a_partition, set_up, tear_down),
       cmocka_unit_test(synthetic_is_random_and_fixed),
       cmocka_unit_test(real_files),
