@@ -14,15 +14,15 @@
 #include "memory/packing_internal.h"
 
 ull__packing_options ull__packing_quick(void) {
-  return (ull__packing_options){.orders = 40, .visits = 400000, .seed = 1};
+  return (ull__packing_options){.strategies = 4, .orders = 10, .visits = 20000, .seed = 1};
 }
 
 ull__packing_options ull__packing_normal(void) {
-  return (ull__packing_options){.orders = 2000, .visits = 40000000, .seed = 1};
+  return (ull__packing_options){.strategies = 16, .orders = 2000, .visits = 24000000, .seed = 1};
 }
 
 ull__packing_options ull__packing_thorough(void) {
-  return (ull__packing_options){.orders = 50000, .visits = 4000000000, .seed = 1};
+  return (ull__packing_options){.strategies = 16, .orders = 20000, .visits = 400000000, .seed = 1};
 }
 
 /* The problem. */
@@ -168,10 +168,10 @@ typedef struct strategy {
 #define INDEX ULL__PACKING_INDEX
 
 static const strategy portfolio[] = {
-    {SKYLINE, {LIFETIME, SIZE}},    {SKYLINE, {AREA, LIFETIME}}, {SKYLINE, {SIZE, LIFETIME}},
-    {BEST_GAP, {SIZE, LIFETIME}},   {BEST_GAP, {SIZE, INDEX}},   {BEST_GAP, {PEAK, SIZE}},
-    {LOWEST_GAP, {PEAK, SIZE}},     {BEST_GAP, {AREA, SIZE}},    {LOWEST_GAP, {LIFETIME, SIZE}},
-    {LOWEST_GAP, {SIZE, LIFETIME}}, {LOWEST_GAP, {START, SIZE}},
+    {SKYLINE, {LIFETIME, SIZE}}, {SKYLINE, {PEAK, LIFETIME}},    {SKYLINE, {AREA, LIFETIME}},
+    {LOWEST_GAP, {AREA, SIZE}},  {BEST_GAP, {SIZE, LIFETIME}},   {BEST_GAP, {SIZE, INDEX}},
+    {BEST_GAP, {PEAK, SIZE}},    {LOWEST_GAP, {SIZE, LIFETIME}}, {SKYLINE, {SIZE, LIFETIME}},
+    {LOWEST_GAP, {PEAK, SIZE}},  {LOWEST_GAP, {LIFETIME, SIZE}}, {LOWEST_GAP, {START, SIZE}},
 };
 
 /* Drops the trial from below, then from above, until neither lowers it. */
@@ -203,23 +203,29 @@ static ull_status run_strategy(ull__packing_state *state, const strategy *how) {
   return ULL_OK;
 }
 
-static ull_status run_portfolio(ull__packing_state *state) {
-  const ull__packing_problem *p = state->problem;
-  for (size_t i = 0; i < sizeof portfolio / sizeof *portfolio; i++) {
-    if (state->height == p->lower_bound) break;
+static ull_status run_portfolio(ull__packing_state *state, uint32_t strategies) {
+  uint32_t count = sizeof portfolio / sizeof *portfolio;
+  if (strategies < 1) strategies = 1;
+  for (uint32_t i = 0; i < count && i < strategies; i++) {
     ULL__TRY(run_strategy(state, &portfolio[i]));
+    if (state->height == state->problem->lower_bound) break;
   }
   return ULL_OK;
 }
 
+static bool at_bound(const ull__packing_state *state) {
+  return state->height == state->problem->lower_bound;
+}
+
 static ull_status search(ull__packing_state *state, const ull__packing_options *options) {
   const ull__packing_problem *p = state->problem;
-  ULL__TRY(run_portfolio(state));
   uint64_t orders = (uint64_t)options->orders * 1000 / (p->count < 100 ? 100 : p->count);
-  if (state->height > p->lower_bound && orders > 0)
-    ULL__TRY(ull__packing_improve(state, orders, options->seed));
-  if (state->height > p->lower_bound && options->visits > 0)
-    ULL__TRY(ull__packing_exact(state, options->visits));
+  ULL__TRY(run_portfolio(state, options->strategies));
+  if (!at_bound(state) && options->visits > 0)
+    ULL__TRY(ull__packing_exact(state, ULL__PACKING_BOUND, options->visits / 2));
+  if (!at_bound(state) && orders > 0) ULL__TRY(ull__packing_improve(state, orders, options->seed));
+  if (!at_bound(state) && options->visits > 0)
+    ULL__TRY(ull__packing_exact(state, ULL__PACKING_LOWER, options->visits / 2));
   return ULL_OK;
 }
 

@@ -23,10 +23,10 @@ typedef struct ull__packing_buffer {
 } ull__packing_buffer;
 
 typedef struct ull__packing_options {
-  uint32_t orders; /* rearrangements tried by the improvement stage, as many as `orders` of 1000
-                      buffers take */
-  uint64_t visits; /* buffers looked at by the exact search, about 10 ns each; 0 leaves it out */
-  uint64_t seed;   /* of the improvement stage */
+  uint32_t strategies; /* of the portfolio, most successful first; at least one runs */
+  uint32_t orders; /* dropped by the local search on 1000 buffers; fewer on more, more on fewer */
+  uint64_t visits; /* buffers looked at by the exact search, some 20 ns each; 0 leaves it out */
+  uint64_t seed;   /* of the local search */
 } ull__packing_options;
 
 /* For a planner's inner loop (milliseconds for 3000 buffers), for a plan that will run, and for a

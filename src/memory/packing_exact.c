@@ -253,15 +253,14 @@ static outcome try_target(solver *s, uint64_t target, uint64_t visits) {
 static void bisect(solver *s, uint64_t visits) {
   ull__packing_state *state = s->state;
   uint64_t bound = state->problem->lower_bound, unit = state->problem->alignment;
-  if (try_target(s, bound, visits / 2) == SOLVED) return;
   while (s->status == ULL_OK && s->visits < visits && state->height - bound > unit) {
     uint64_t target = bound + (state->height - bound) / 2 / unit * unit;
     if (target == bound) break;
-    if (try_target(s, target, visits / 8) != SOLVED) bound = target;
+    if (try_target(s, target, visits / 4) != SOLVED) bound = target;
   }
 }
 
-ull_status ull__packing_exact(ull__packing_state *state, uint64_t visits) {
+ull_status ull__packing_exact(ull__packing_state *state, ull__packing_goal goal, uint64_t visits) {
   const ull__packing_problem *p = state->problem;
   if (p->count > LARGEST_COUNT) return ULL_OK;
   solver s = {.state = state};
@@ -272,7 +271,8 @@ ull_status ull__packing_exact(ull__packing_state *state, uint64_t visits) {
   s.paint = ull__alloc((size_t)p->sections + 2, sizeof(uint32_t));
   bool ok = s.lowest && s.open && s.next && s.prev && s.paint;
   s.status = ok ? ULL_OK : ULL_ERROR_OUT_OF_MEMORY;
-  if (ok) bisect(&s, visits);
+  if (ok && goal == ULL__PACKING_BOUND) try_target(&s, p->lower_bound, visits);
+  if (ok && goal == ULL__PACKING_LOWER) bisect(&s, visits);
   state->visits += s.visits;
   ull__vector_free(&s.trail);
   ull__vector_free(&s.placed);

@@ -85,7 +85,13 @@ ull_status ull__packing_gaps(ull__packing_state *state, bool best_fit, uint64_t 
 /* Local search on the order of the items that reach above the lower bound. */
 ull_status ull__packing_improve(ull__packing_state *state, uint64_t orders, uint64_t seed);
 
-/* Canonical branch and bound for heights below the best. */
-ull_status ull__packing_exact(ull__packing_state *state, uint64_t visits);
+typedef enum ull__packing_goal {
+  ULL__PACKING_BOUND, /* the lower bound or nothing */
+  ULL__PACKING_LOWER  /* halve the distance to the lower bound, again and again */
+} ull__packing_goal;
+
+/* Canonical branch and bound for a height below the best; leaves more than some thousand items
+ * alone. */
+ull_status ull__packing_exact(ull__packing_state *state, ull__packing_goal goal, uint64_t visits);
 
 #endif

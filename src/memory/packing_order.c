@@ -4,9 +4,21 @@
 
 #include "memory/packing_internal.h"
 
+enum { RUN = 16 };
+
+static void sort_run(ull__packing_entry *entries, size_t count) {
+  for (size_t i = 1; i < count; i++) {
+    ull__packing_entry entry = entries[i];
+    size_t at = i;
+    for (; at > 0 && entries[at - 1].key > entry.key; at--) entries[at] = entries[at - 1];
+    entries[at] = entry;
+  }
+}
+
 void ull__packing_sort(ull__packing_entry *entries, ull__packing_entry *scratch, size_t count) {
+  for (size_t i = 0; i < count; i += RUN) sort_run(entries + i, count - i < RUN ? count - i : RUN);
   ull__packing_entry *from = entries, *to = scratch;
-  for (size_t width = 1; width < count; width *= 2) {
+  for (size_t width = RUN; width < count; width *= 2) {
     for (size_t begin = 0; begin < count; begin += 2 * width) {
       size_t middle = begin + width < count ? begin + width : count;
       size_t end = middle + width < count ? middle + width : count;
