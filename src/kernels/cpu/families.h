@@ -9,6 +9,7 @@
 #define ULL__CPU_FAMILIES(XX) \
   XX(view)                    \
   XX(onednn_convolution)      \
+  XX(onednn_matmul)           \
   /* end */
 /* clang-format on */
 

@@ -318,7 +318,7 @@ double ull__onednn_efficiency(const char *implementation, ull__isa isa) {
   if (strncmp(implementation, "ref", 3) == 0 || strstr(implementation, "gemm:ref") != NULL) {
     return 0.003;
   }
-  if (strstr(implementation, "gemm:jit") != NULL) efficiency = 0.3;
+  if (strstr(implementation, "gemm:jit") != NULL) efficiency = 0.15;
   bool narrow = strstr(implementation, "avx512") == NULL && strstr(implementation, "gemm") == NULL;
   return isa == ULL__ISA_AVX512 && narrow ? efficiency / 2 : efficiency;
 }
