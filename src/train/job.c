@@ -6,7 +6,9 @@
 
 #include "base/alloc.h"
 #include "base/byte_size.h"
+#include "base/checked.h"
 #include "base/error.h"
+#include "memory/packing.h"
 
 static ull_status find_batch(ull__job *job) {
   job->batch_size = ull_config_integer(job->config, "batch-size");
@@ -44,10 +46,15 @@ static void count_steps(ull__job *job) {
                          : (uint64_t)ull_config_integer(config, "epochs") * job->epoch_steps;
 }
 
+/* Rings of batch slots, one behind the other. */
 static uint64_t loader_bytes(const ull__job *job) {
-  uint64_t bytes = job->train.bound.total_bytes + job->train.bound.source_bytes;
-  if (job->eval.source) bytes += job->eval.bound.total_bytes + job->eval.bound.source_bytes;
-  return bytes;
+  uint64_t bytes = ull__align_up(job->train.bound.total_bytes, ULL__PACKING_ALIGNMENT);
+  return bytes + (job->eval.source ? job->eval.bound.total_bytes : 0);
+}
+
+/* What sources hold decompressed belongs to the process, not to the ring. */
+static uint64_t source_bytes(const ull__job *job) {
+  return job->train.bound.source_bytes + (job->eval.source ? job->eval.bound.source_bytes : 0);
 }
 
 static void add_program(ull__plan_request *request, const char *name, const ull__graph *graph,
@@ -60,11 +67,10 @@ ull_status ull__job_make_plan(ull__job *job, int64_t batch_size, int64_t micro_b
   ull__plan_request request = {.provider = job->provider,
                                .shared = job->shared,
                                .loader_bytes = loader_bytes(job),
-                               .process_bytes = job->machine.process_bytes,
+                               .process_bytes = job->machine.process_bytes + source_bytes(job),
                                .kernel_bytes = job->machine.kernel_bytes,
                                .effort = (uint32_t)ull_config_integer(job->config, "effort")};
   memcpy(request.budget_bytes, job->budget_bytes, sizeof request.budget_bytes);
-  (void)batch_size;
   add_program(&request, "train", job->train_graph, micro_batch);
   if (job->tail_batch > 0 && batch_size == job->batch_size)
     add_program(&request, "tail", job->train_graph, job->tail_batch);

@@ -1,0 +1,171 @@
+/* The loop: batches from the loader, steps, evaluation after each epoch, weights at the end. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "train/trainer.h"
+
+static void collect(const ull_batch *batch, void **arrays) {
+  for (size_t a = 0; a < batch->array_count; a++) arrays[a] = batch->arrays[a].data;
+}
+
+static ull_status train_batch(ull_trainer *t, const ull_train_events *events) {
+  uint64_t began = ull__clock_now_ns();
+  const ull_batch *batch = NULL;
+  void *arrays[ULL_DATA_MAX_ARRAYS];
+  ull_step_metrics metrics;
+  ULL__TRY(ull_loader_next(t->train_loader, &batch));
+  double wait = (double)(ull__clock_now_ns() - began) * 1e-9;
+  collect(batch, arrays);
+  ull_status status = ull__trainer_step_on(t, arrays, batch->samples, batch->epoch + 1, &metrics);
+  ull_loader_release(t->train_loader, batch);
+  ULL__TRY(status);
+  metrics.data_wait_seconds = wait;
+  metrics.seconds += wait;
+  if (t->step <= t->history) t->step_seconds[t->step - 1] = metrics.seconds;
+  t->wait_seconds += wait;
+  t->total_seconds += metrics.seconds;
+  t->samples += metrics.samples;
+  ULL__TRY(ull__run_folder_log(&t->folder, &metrics));
+  if (events && events->step) events->step(events->context, &metrics);
+  return ULL_OK;
+}
+
+static ull_status evaluate_epoch(ull_trainer *t, const ull_train_events *events) {
+  ull_evaluation evaluation;
+  if (!t->eval_loader) return ULL_OK;
+  ULL__TRY(ull_trainer_evaluate(t, &evaluation));
+  t->accuracy = evaluation.accuracy;
+  uint64_t epoch = (t->step + t->job->epoch_steps - 1) / t->job->epoch_steps;
+  if (events && events->evaluation) events->evaluation(events->context, epoch, &evaluation);
+  return ULL_OK;
+}
+
+static ull_status train_steps(ull_trainer *t, const ull_train_events *events) {
+  while (t->step < t->job->total_steps) {
+    if (atomic_load(&t->stop)) return ULL_OK;
+    ULL__TRY(train_batch(t, events));
+    bool epoch_ends = t->step % t->job->epoch_steps == 0 || t->step == t->job->total_steps;
+    if (epoch_ends) ULL__TRY(evaluate_epoch(t, events));
+  }
+  return ULL_OK;
+}
+
+static ull_status save(ull_trainer *t) {
+  if (!t->folder.path[0]) return ull__trainer_hash(t, t->hash);
+  snprintf(t->weights_path, sizeof t->weights_path, "%s/weights.safetensors", t->folder.path);
+  ULL__TRY(ull_trainer_save_weights(t, t->weights_path));
+  return ull__trainer_hash(t, t->hash);
+}
+
+ull_status ull_trainer_run(ull_trainer *t, const ull_train_events *events) {
+  if (!t->executor)
+    return ULL__FAIL(ULL_ERROR_INVALID, "ull_trainer_start comes before ull_trainer_run");
+  ULL__TRY(train_steps(t, events));
+  t->finished = true;
+  ULL__TRY(save(t));
+  if (!atomic_load(&t->stop) || t->step == t->job->total_steps) return ULL_OK;
+  ULL__FAIL(ULL_ERROR_STOPPED, "stopped after step %llu of %llu; weights saved",
+            (unsigned long long)t->step, (unsigned long long)t->job->total_steps);
+  return ull__error_holder("%s", t->weights_path);
+}
+
+/* ---- evaluation ---- */
+
+typedef struct tally {
+  double loss, correct;
+  uint64_t samples;
+} tally;
+
+/* Fills a short part up to the program's batch: padded targets count for nothing. False where the
+ * model has no target to say so with. */
+static bool pad_part(const ull__model *model, void *const *arrays, uint64_t used, uint64_t batch) {
+  bool ignored = false;
+  for (uint32_t i = 0; i < model->input_count; i++) {
+    if (!model->inputs[i].is_target || model->inputs[i].dtype != ULL_INT64) continue;
+    uint64_t each = 1;
+    for (uint32_t d = 1; d < model->inputs[i].shape.rank; d++)
+      each *= (uint64_t)model->inputs[i].shape.dims[d].constant;
+    int64_t *target = arrays[i];
+    for (uint64_t k = used * each; k < batch * each; k++) target[k] = -100;
+    ignored = true;
+  }
+  return ignored;
+}
+
+static ull_status evaluate_part(ull_trainer *t, void *const *arrays, uint64_t samples, tally *sum) {
+  const ull__model *model = t->job->model;
+  uint32_t program = (uint32_t)t->programs.eval;
+  uint64_t batch = (uint64_t)t->job->micro_batch;
+  if (samples < batch && !pad_part(model, arrays, samples, batch)) return ULL_OK;
+  for (uint32_t i = 0; i < model->input_count; i++) {
+    int input = ull__executor_find_input(t->executor, program, model->inputs[i].name);
+    if (input >= 0) ull__executor_set_input(t->executor, program, (uint32_t)input, arrays[i]);
+  }
+  float loss = 0, correct = 0;
+  ULL__TRY(ull__executor_run(t->executor, program));
+  ULL__TRY(ull__executor_read_output(t->executor, program, "loss", &loss, sizeof loss));
+  if (model->classes > 0 && ull__graph_find_output(model->graph, "correct") != ULL__NONE)
+    ULL__TRY(ull__executor_read_output(t->executor, program, "correct", &correct, sizeof correct));
+  sum->loss += (double)loss * (double)samples;
+  sum->correct += (double)correct;
+  sum->samples += samples;
+  return ULL_OK;
+}
+
+static ull_status evaluate_batch(ull_trainer *t, const ull_batch *batch, tally *sum) {
+  uint64_t micro = (uint64_t)t->job->micro_batch;
+  for (uint64_t first = 0; first < batch->samples; first += micro) {
+    void *arrays[ULL_DATA_MAX_ARRAYS];
+    for (size_t a = 0; a < batch->array_count; a++)
+      arrays[a] = (unsigned char *)batch->arrays[a].data +
+                  first * (batch->arrays[a].bytes / batch->samples);
+    uint64_t left = batch->samples - first;
+    ULL__TRY(evaluate_part(t, arrays, left < micro ? left : micro, sum));
+  }
+  return ULL_OK;
+}
+
+static ull_status evaluate_all(ull_trainer *t, tally *sum) {
+  ULL__TRY(ull_loader_set_position(t->eval_loader, (ull_loader_position){0, 0}));
+  for (;;) {
+    const ull_batch *batch = NULL;
+    ULL__TRY(ull_loader_next(t->eval_loader, &batch));
+    if (!batch) return ULL_OK;
+    ull_status status = evaluate_batch(t, batch, sum);
+    ull_loader_release(t->eval_loader, batch);
+    ULL__TRY(status);
+  }
+}
+
+ull_status ull_trainer_evaluate(ull_trainer *t, ull_evaluation *out) {
+  if (!t->executor)
+    return ULL__FAIL(ULL_ERROR_INVALID, "ull_trainer_start comes before ull_trainer_evaluate");
+  if (!t->eval_loader) {
+    ULL__FAIL(ULL_ERROR_USAGE, "there is nothing to evaluate on");
+    return ull__error_change("--val-data SRC or --val-split 0.1");
+  }
+  uint64_t began = ull__clock_now_ns();
+  tally sum = {0};
+  ULL__TRY(evaluate_all(t, &sum));
+  if (sum.samples == 0)
+    return ULL__FAIL(ULL_ERROR_DATA, "the evaluation source holds less than one micro-batch");
+  bool classifier = t->job->model->classes > 0;
+  *out = (ull_evaluation){.loss = sum.loss / (double)sum.samples,
+                          .accuracy = classifier ? sum.correct / (double)sum.samples : -1,
+                          .samples = sum.samples,
+                          .seconds = (double)(ull__clock_now_ns() - began) * 1e-9};
+  return ULL_OK;
+}
+
+ull_trainer_progress ull_trainer_get_progress(const ull_trainer *t) {
+  uint64_t planned = t->job->plan->planned_peak_bytes[ULL__TIER_DEVICE], used = 0;
+  if (t->executor) {
+    ull__measurement m;
+    ull__executor_measure(t->executor, (uint32_t)(t->programs.train < 0 ? 0 : t->programs.train),
+                          &m);
+    used = m.peak_bytes[ULL__TIER_DEVICE];
+  }
+  return (ull_trainer_progress){t->job->total_steps, t->job->epoch_steps, used, planned};
+}

@@ -1,0 +1,102 @@
+/* The lock is advisory and dies with the process, so a crashed run blocks nobody. */
+#include "train/run_folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/file.h"
+
+static ull_status cannot(const char *what, const char *path) {
+  ULL__FAIL(ULL_ERROR_IO, "cannot %s %s: %s", what, path, strerror(errno));
+  ull__error_holder("%s", path);
+  return ull__error_change("name another folder with --run, or make this one writable");
+}
+
+/* runs/MODEL-1, -2, ...: the first that does not exist. */
+static ull_status choose_path(const char *model, ull__run_folder *out) {
+  char name[64];
+  const char *from = strncmp(model, "zoo:", 4) == 0 ? model + 4 : model;
+  size_t length = strcspn(from, "?");
+  snprintf(name, sizeof name, "%.*s", (int)(length < 40 ? length : 40), from);
+  for (char *c = name; *c; c++)
+    if (*c == '/') *c = '_';
+  for (int n = 1; n < 100000; n++) {
+    struct stat about;
+    snprintf(out->path, sizeof out->path, "runs/%s-%d", name, n);
+    if (stat(out->path, &about) != 0) return ULL_OK;
+  }
+  return ULL__FAIL(ULL_ERROR_IO, "runs/ holds too many folders");
+}
+
+static ull_status lock(ull__run_folder *folder) {
+  char path[sizeof folder->path + 16];
+  snprintf(path, sizeof path, "%s/lock", folder->path);
+  folder->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (folder->lock < 0) return cannot("write", path);
+  if (flock(folder->lock, LOCK_EX | LOCK_NB) == 0) return ULL_OK;
+  ULL__FAIL(ULL_ERROR_BUSY, "%s is in use by another run", folder->path);
+  ull__error_holder("%s", path);
+  return ull__error_change("wait for it to end, or name another folder with --run");
+}
+
+static ull_status write_config(ull__run_folder *folder, ull_config *config) {
+  char path[sizeof folder->path + 16];
+  const char *text = ull_config_resolved_json(config);
+  if (!text) return ULL_ERROR_OUT_OF_MEMORY;
+  snprintf(path, sizeof path, "%s/config.json", folder->path);
+  return ull__file_write_atomic(path, text, strlen(text));
+}
+
+static ull_status open_metrics(ull__run_folder *folder) {
+  char path[sizeof folder->path + 16];
+  snprintf(path, sizeof path, "%s/metrics.jsonl", folder->path);
+  folder->metrics = fopen(path, "we");
+  if (!folder->metrics) return cannot("write", path);
+  setvbuf(folder->metrics, NULL, _IOLBF, 4096);
+  return ULL_OK;
+}
+
+ull_status ull__run_folder_open(const char *path, const char *model, ull_config *config,
+                                ull__run_folder *out) {
+  *out = (ull__run_folder){.lock = -1};
+  if (path && strlen(path) >= sizeof out->path)
+    return ULL__FAIL(ULL_ERROR_USAGE, "--run: the path is too long");
+  if (path)
+    snprintf(out->path, sizeof out->path, "%s", path);
+  else
+    ULL__TRY(choose_path(model, out));
+  ull_status status = ull__make_folders(out->path);
+  if (status == ULL_OK) status = lock(out);
+  if (status == ULL_OK) status = write_config(out, config);
+  if (status == ULL_OK) status = open_metrics(out);
+  if (status != ULL_OK) ull__run_folder_close(out);
+  return status;
+}
+
+void ull__run_folder_close(ull__run_folder *folder) {
+  if (folder->metrics) fclose(folder->metrics);
+  if (folder->lock > 0) close(folder->lock);
+  folder->metrics = NULL;
+  folder->lock = -1;
+}
+
+ull_status ull__run_folder_log(ull__run_folder *folder, const ull_step_metrics *m) {
+  if (!folder->metrics) return ULL_OK;
+  char accuracy[32] = "null", loss[32] = "null";
+  if (isfinite(m->loss)) snprintf(loss, sizeof loss, "%.17g", m->loss);
+  if (m->accuracy >= 0) snprintf(accuracy, sizeof accuracy, "%.6g", m->accuracy);
+  int written = fprintf(
+      folder->metrics,
+      "{\"step\":%llu,\"epoch\":%llu,\"loss\":%s,\"accuracy\":%s,\"lr\":%.9g,\"samples\":%llu,"
+      "\"seconds\":%.6f,\"data_wait_seconds\":%.6f}\n",
+      (unsigned long long)m->step, (unsigned long long)m->epoch, loss, accuracy, m->lr,
+      (unsigned long long)m->samples, m->seconds, m->data_wait_seconds);
+  return written < 0 ? cannot("write metrics in", folder->path) : ULL_OK;
+}

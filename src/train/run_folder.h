@@ -1,0 +1,35 @@
+/* A run's folder: locked while it is in use, holding the resolved configuration, metrics and
+ * weights.
+ *
+ *     DIR/lock            taken by the running process; left behind empty
+ *     DIR/config.json     the resolved configuration: `--config DIR/config.json` runs it again
+ *     DIR/metrics.jsonl   one JSON object a step
+ *     DIR/weights.safetensors
+ */
+#ifndef ULL_TRAIN_RUN_FOLDER_H
+#define ULL_TRAIN_RUN_FOLDER_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "ullage/config.h"
+#include "ullage/status.h"
+#include "ullage/train.h"
+
+typedef struct ull__run_folder {
+  char path[768];
+  int lock; /* file descriptor; -1 while closed */
+  FILE *metrics;
+} ull__run_folder;
+
+/* Creates and locks the folder (`path` NULL: a new one under runs/, named after `model`), writes
+ * the configuration, opens the metrics. ULL_ERROR_BUSY where another run holds it; ULL_ERROR_IO
+ * where it cannot be written. */
+ull_status ull__run_folder_open(const char *path, const char *model, ull_config *config,
+                                ull__run_folder *out);
+void ull__run_folder_close(ull__run_folder *folder);
+
+/* Appends a step's line. No allocation of ours. */
+ull_status ull__run_folder_log(ull__run_folder *folder, const ull_step_metrics *metrics);
+
+#endif

@@ -1,0 +1,130 @@
+/* One step: inputs in, program run, loss out; with micro-batches as many runs as it takes and one
+ * update.
+ *
+ * The only allocations allowed here are none; their number is counted to prove it. */
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "train/trainer.h"
+
+static void count_allocations(ull_trainer *t, uint64_t before) {
+  uint64_t calls = ull__alloc_count().calls - before;
+  if (t->step == 1)
+    t->first_step_allocations = calls;
+  else
+    t->allocations += calls;
+}
+
+static uint64_t sample_bytes(const ull__model_input *input) {
+  uint64_t bytes = ull_dtype_bytes(input->dtype);
+  for (uint32_t d = 1; d < input->shape.rank; d++) bytes *= (uint64_t)input->shape.dims[d].constant;
+  return bytes;
+}
+
+/* Runs one program on `samples` samples that begin at `first`; adds its loss and right answers. */
+static ull_status run_part(ull_trainer *t, int program, void *const *arrays, uint64_t first,
+                           uint64_t samples, uint64_t total, double *loss, double *correct) {
+  const ull__model *model = t->job->model;
+  uint32_t index = (uint32_t)program;
+  for (uint32_t i = 0; i < model->input_count; i++) {
+    int input = ull__executor_find_input(t->executor, index, model->inputs[i].name);
+    if (input < 0) continue;
+    const unsigned char *bytes = arrays[i];
+    ull__executor_set_input(t->executor, index, (uint32_t)input,
+                            bytes + first * sample_bytes(&model->inputs[i]));
+  }
+  double weight = (double)samples / (double)total;
+  float part = 0, right = 0;
+  t->loss_weight = (float)weight;
+  t->rng[ULL__RNG_FIRST_SAMPLE] = (int64_t)first;
+  ULL__TRY(ull__executor_run(t->executor, index));
+  ULL__TRY(ull__executor_read_output(t->executor, index, "loss", &part, sizeof part));
+  *loss += weight * (double)part;
+  if (model->classes > 0 && ull__graph_find_output(model->graph, "correct") != ULL__NONE) {
+    ULL__TRY(ull__executor_read_output(t->executor, index, "correct", &right, sizeof right));
+    *correct += (double)right;
+  }
+  return ULL_OK;
+}
+
+static ull_status run_parts(ull_trainer *t, void *const *arrays, uint64_t samples, double *loss,
+                            double *correct) {
+  uint64_t micro = (uint64_t)t->job->micro_batch;
+  for (uint64_t first = 0; first < samples;) {
+    uint64_t part = samples - first < micro ? samples - first : micro;
+    int program = part == micro ? t->programs.train : t->programs.tail;
+    if (program < 0 || (part != micro && (int64_t)part != t->job->tail_batch))
+      return ULL__FAIL(ULL_ERROR_INVALID, "%llu samples: no program of the plan takes so many",
+                       (unsigned long long)part);
+    ULL__TRY(run_part(t, program, arrays, first, part, samples, loss, correct));
+    first += part;
+  }
+  return t->programs.update < 0 ? ULL_OK
+                                : ull__executor_run(t->executor, (uint32_t)t->programs.update);
+}
+
+static ull_status check_finite(const ull_trainer *t, double loss) {
+  if (isfinite(loss)) return ULL_OK;
+  ULL__FAIL(ULL_ERROR_NUMERIC, "the loss of step %llu is %s", (unsigned long long)t->step + 1,
+            isnan(loss) ? "not a number" : "infinite");
+  ull__error_holder("step %llu", (unsigned long long)t->step + 1);
+  return ull__error_change("a lower --lr (now %g), or --warmup-steps", t->job->rate.peak);
+}
+
+ull_status ull__trainer_step_on(ull_trainer *t, void *const *arrays, uint64_t samples,
+                                uint64_t epoch, ull_step_metrics *out) {
+  uint64_t began = ull__clock_now_ns(), allocations = ull__alloc_count().calls;
+  double loss = 0, correct = 0;
+  ull__hyper_fill(&t->job->recipe, &t->job->rate, t->step, t->hyper);
+  t->rng[ULL__RNG_SEED] = ull_config_integer(t->job->config, "seed");
+  t->rng[ULL__RNG_STEP] = (int64_t)t->step;
+  ULL__TRY(run_parts(t, arrays, samples, &loss, &correct));
+  ULL__TRY(check_finite(t, loss));
+  if (t->step < t->history) t->losses[t->step] = loss;
+  t->step++;
+  count_allocations(t, allocations);
+  bool classifier = t->job->model->classes > 0;
+  *out = (ull_step_metrics){.step = t->step,
+                            .epoch = epoch,
+                            .loss = loss,
+                            .accuracy = classifier ? correct / (double)samples : -1,
+                            .lr = (double)t->hyper[ULL__HYPER_LR],
+                            .samples = samples,
+                            .seconds = (double)(ull__clock_now_ns() - began) * 1e-9};
+  return ULL_OK;
+}
+
+static ull_status find_array(const ull__model_input *input, uint64_t samples,
+                             const ull_array *arrays, size_t count, void **out) {
+  for (size_t a = 0; a < count; a++) {
+    if (strcmp(arrays[a].name, input->name) != 0) continue;
+    if (arrays[a].dtype != input->dtype)
+      return ULL__FAIL(ULL_ERROR_MISMATCH, "input %s is %s, the array is %s", input->name,
+                       ull_dtype_name(input->dtype), ull_dtype_name(arrays[a].dtype));
+    if (arrays[a].bytes != samples * sample_bytes(input)) {
+      ULL__FAIL(ULL_ERROR_MISMATCH,
+                "input %s takes %llu bytes for %llu samples, the array has %llu", input->name,
+                (unsigned long long)(samples * sample_bytes(input)), (unsigned long long)samples,
+                (unsigned long long)arrays[a].bytes);
+      return ull__error_bytes(samples * sample_bytes(input), arrays[a].bytes);
+    }
+    *out = (void *)arrays[a].data;
+    return ULL_OK;
+  }
+  ULL__FAIL(ULL_ERROR_INVALID, "no array for the model's input %s", input->name);
+  return ull__error_holder("%s", input->name);
+}
+
+ull_status ull_trainer_step(ull_trainer *t, const ull_array *arrays, size_t count,
+                            ull_step_metrics *out) {
+  void *ordered[ULL_DATA_MAX_ARRAYS];
+  uint64_t samples = (uint64_t)t->job->batch_size;
+  if (!t->executor)
+    return ULL__FAIL(ULL_ERROR_INVALID, "ull_trainer_start comes before ull_trainer_step");
+  for (uint32_t i = 0; i < t->job->model->input_count; i++)
+    ULL__TRY(find_array(&t->job->model->inputs[i], samples, arrays, count, &ordered[i]));
+  return ull__trainer_step_on(t, ordered, samples, t->step / t->job->epoch_steps + 1, out);
+}

@@ -1,0 +1,129 @@
+/* A trainer's life: created (planned, nothing committed), started (everything committed), stepped,
+ * destroyed. */
+#include "train/trainer.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/error.h"
+#include "memory/packing.h"
+
+#define LONGEST_HISTORY 2000000u
+
+ull_status ull_trainer_create(const ull_config *config, ull_trainer **out) {
+  ull_trainer *t = ull__alloc(1, sizeof *t);
+  if (!t) return ULL_ERROR_OUT_OF_MEMORY;
+  t->folder.lock = -1;
+  t->accuracy = -1;
+  ull_status status = ull__job_create(config, &t->job);
+  if (status != ULL_OK) {
+    ull_trainer_destroy(t);
+    return status;
+  }
+  *out = t;
+  return ULL_OK;
+}
+
+void ull_trainer_destroy(ull_trainer *t) {
+  if (!t) return;
+  ull_loader_destroy(t->train_loader);
+  ull_loader_destroy(t->eval_loader);
+  ull__run_folder_close(&t->folder);
+  ull__executor_destroy(t->executor);
+  ull__device_close(t->device);
+  ull__job_destroy(t->job);
+  ull__free(t->losses);
+  ull__free(t->step_seconds);
+  for (size_t i = 0; i < sizeof t->texts / sizeof *t->texts; i++) ull__free(t->texts[i]);
+  ull__free(t);
+}
+
+bool ull_trainer_fits(const ull_trainer *t) {
+  return t->job->plan->fits;
+}
+
+ull_status ull_trainer_refuse(ull_trainer *t) {
+  return ull__job_refuse(t->job);
+}
+
+void ull_trainer_stop(ull_trainer *t) {
+  atomic_store(&t->stop, true);
+}
+
+/* ---- starting ---- */
+
+static int find_program(const ull__family *family, const char *name) {
+  const ull__program *program = ull__family_find(family, name);
+  return program ? (int)(program - family->programs) : -1;
+}
+
+static void set_input(ull_trainer *t, int program, const char *name, const void *bytes) {
+  if (program < 0) return;
+  int input = ull__executor_find_input(t->executor, (uint32_t)program, name);
+  if (input >= 0) ull__executor_set_input(t->executor, (uint32_t)program, (uint32_t)input, bytes);
+}
+
+static void set_own_inputs(ull_trainer *t) {
+  const int programs[] = {t->programs.train, t->programs.tail, t->programs.update,
+                          t->programs.eval};
+  for (size_t p = 0; p < 4; p++) {
+    set_input(t, programs[p], "hyper", t->hyper);
+    set_input(t, programs[p], "loss_weight", &t->loss_weight);
+    set_input(t, programs[p], "rng", t->rng);
+  }
+}
+
+static ull_status open_loaders(ull_trainer *t) {
+  uint64_t bytes = 0,
+           train = ull__align_up(t->job->train.bound.total_bytes, ULL__PACKING_ALIGNMENT);
+  unsigned char *memory = ull__executor_slab(t->executor, ULL__SLAB_LOADER, &bytes);
+  ull_loader_options options = t->job->train.options;
+  options.bindings = t->job->train.bindings;
+  options.memory = memory;
+  options.memory_bytes = t->job->train.bound.total_bytes;
+  ULL__TRY(ull_loader_create(&options, &t->train_loader));
+  if (!t->job->eval.source) return ULL_OK;
+  options = t->job->eval.options;
+  options.bindings = t->job->eval.bindings;
+  options.memory = memory + train;
+  options.memory_bytes = t->job->eval.bound.total_bytes;
+  return ull_loader_create(&options, &t->eval_loader);
+}
+
+static ull_status open_history(ull_trainer *t) {
+  t->history = t->job->total_steps < LONGEST_HISTORY ? t->job->total_steps : LONGEST_HISTORY;
+  t->losses = ull__alloc(t->history, sizeof *t->losses);
+  t->step_seconds = ull__alloc(t->history, sizeof *t->step_seconds);
+  return t->losses && t->step_seconds ? ULL_OK : ULL_ERROR_OUT_OF_MEMORY;
+}
+
+static ull_status open_device(ull_trainer *t) {
+  const ull__family *family = t->job->plan->family;
+  ull__device_options device = {.threads = t->job->threads};
+  ull__executor_options options = {.record_times = true};
+  ULL__TRY(ull__device_open(t->job->device_text, &device, &t->device));
+  ULL__TRY(ull__executor_create(family, t->job->provider, t->device, &options, &t->executor));
+  t->programs =
+      (ull__program_indices){find_program(family, "train"), find_program(family, "tail"),
+                             find_program(family, "update"), find_program(family, "eval")};
+  set_own_inputs(t);
+  return ULL_OK;
+}
+
+static ull_status open_folder(ull_trainer *t) {
+  const ull_config *config = t->job->config;
+  if (ull_config_has(config, "run") == false && ull_config_flag(config, "json")) return ULL_OK;
+  return ull__run_folder_open(ull_config_text(config, "run"), t->job->model->name,
+                              (ull_config *)config, &t->folder);
+}
+
+ull_status ull_trainer_start(ull_trainer *t) {
+  if (!t->job->plan->fits) return ull_trainer_refuse(t);
+  if (t->executor) return ULL__FAIL(ULL_ERROR_INVALID, "the trainer was started before");
+  ULL__TRY(open_history(t));
+  ULL__TRY(open_folder(t));
+  ULL__TRY(open_device(t));
+  ULL__TRY(ull__trainer_fill_weights(t));
+  return open_loaders(t);
+}

@@ -1,0 +1,66 @@
+/* The inside of a trainer. */
+#ifndef ULL_TRAIN_TRAINER_H
+#define ULL_TRAIN_TRAINER_H
+
+#include <stdatomic.h>
+
+#include "base/json.h"
+#include "run/executor.h"
+#include "train/job.h"
+#include "train/run_folder.h"
+#include "ullage/train.h"
+
+/* Index of a program in the family, or -1. */
+typedef struct ull__program_indices {
+  int train, tail, update, eval;
+} ull__program_indices;
+
+struct ull_trainer {
+  ull__job *job;
+  ull__device *device;
+  ull__executor *executor;
+  ull__program_indices programs;
+  ull_loader *train_loader, *eval_loader;
+  ull__run_folder folder;
+
+  /* inputs that the trainer itself fills */
+  float hyper[ULL__HYPER_COUNT];
+  float loss_weight;
+  int64_t rng[ULL__RNG_COUNT];
+
+  uint64_t step; /* finished */
+  atomic_bool stop;
+
+  /* history, as long as the run */
+  double *losses, *step_seconds;
+  uint64_t history;
+  double wait_seconds, total_seconds;
+  uint64_t samples;
+  uint64_t first_step_allocations, allocations; /* calls within steps after the first */
+  char weights_path[1024];
+  char hash[65];
+  double accuracy; /* of the last evaluation; negative = none */
+  bool finished;
+
+  char *texts[6]; /* borrowed by the caller, by kind */
+};
+
+enum { ULL__TEXT_PLAN, ULL__TEXT_HEADER, ULL__TEXT_SHOW, ULL__TEXT_RESULT };
+
+/* Trains on `samples` samples whose arrays are the model's inputs, in their order. */
+ull_status ull__trainer_step_on(ull_trainer *trainer, void *const *arrays, uint64_t samples,
+                                uint64_t epoch, ull_step_metrics *out);
+
+/* Every parameter and state: random numbers, then --init. */
+ull_status ull__trainer_fill_weights(ull_trainer *trainer);
+
+/* Host memory for one plain tensor at a time, outside of steps: the arena where the host can touch
+ * it. */
+ull_status ull__trainer_scratch(ull_trainer *trainer, uint64_t bytes, void **out, bool *owned);
+
+ull_status ull__trainer_hash(ull_trainer *trainer, char hex[65]);
+
+/* Keys that `plan` and `train` share. */
+ull_status ull__trainer_plan_object(ull_trainer *trainer, json_t *object);
+
+#endif
