@@ -2,8 +2,8 @@
  * same time overlap and the arena stays as low as possible.
  *
  * Sizes are rounded up to the alignment. The largest sum of live aligned bytes is a lower bound of
- * every packing; one that reaches it is proven optimal. Effort is counted in orders and search
- * nodes, never timed, so that the same input gives the same offsets on every machine. Calls share
+ * every packing; one that reaches it is proven optimal. Effort is counted in orders and
+ * buffers visited, never timed: the same input gives the same offsets on every machine. Calls share
  * nothing and may run on any thread. */
 #ifndef ULL_MEMORY_PACKING_H
 #define ULL_MEMORY_PACKING_H

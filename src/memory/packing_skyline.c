@@ -28,7 +28,6 @@ typedef struct skyline {
   uint32_t segment_count;
   uint32_t *free_list, free_count;
   uint32_t *heap, heap_count;
-  uint32_t *item_at; /* leaf -> item */
   uint32_t *leaf_of; /* item -> leaf */
   uint32_t *starts;  /* section -> first leaf of items that begin there or later */
   uint32_t *least_rank, *least_end;
@@ -170,19 +169,18 @@ static ull_status allocate(skyline *s) {
   s->segments = ull__alloc(segments, sizeof *s->segments);
   s->free_list = ull__alloc(segments, sizeof(uint32_t));
   s->heap = ull__alloc(segments, sizeof(uint32_t));
-  s->item_at = ull__alloc(p->count, sizeof(uint32_t));
   s->leaf_of = ull__alloc(p->count, sizeof(uint32_t));
   s->starts = ull__alloc((size_t)p->sections + 2, sizeof(uint32_t));
   s->least_rank = ull__alloc(2 * (size_t)s->leaves, sizeof(uint32_t));
   s->least_end = ull__alloc(2 * (size_t)s->leaves, sizeof(uint32_t));
-  bool ok = s->segments && s->free_list && s->heap && s->item_at && s->leaf_of && s->starts &&
-            s->least_rank && s->least_end;
+  bool ok = s->segments && s->free_list && s->heap && s->leaf_of && s->starts && s->least_rank &&
+            s->least_end;
   return ok ? ULL_OK : ULL_ERROR_OUT_OF_MEMORY;
 }
 
 static void release(skyline *s) {
-  void *all[] = {s->segments, s->free_list, s->heap,       s->item_at,
-                 s->leaf_of,  s->starts,    s->least_rank, s->least_end};
+  void *all[] = {s->segments, s->free_list,  s->heap,     s->leaf_of,
+                 s->starts,   s->least_rank, s->least_end};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) ull__free(all[i]);
 }
 
@@ -196,7 +194,6 @@ static void build_tree(skyline *s) {
   for (uint32_t i = 0; i < p->count; i++) {
     uint32_t leaf = s->starts[p->first[i]]++;
     s->leaf_of[i] = leaf;
-    s->item_at[leaf] = i;
     s->least_end[leaf + s->leaves] = p->last[i];
   }
   for (uint32_t t = p->sections + 1; t > 0; t--) s->starts[t] = s->starts[t - 1];
