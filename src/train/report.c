@@ -1,0 +1,128 @@
+/* What a person reads: the header of a run, where every default is printed, and the stages of
+ * --show. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/byte_size.h"
+#include "base/error.h"
+#include "plan/explain.h"
+#include "train/trainer.h"
+
+typedef struct page {
+  char text[8192];
+  size_t used;
+} page;
+
+__attribute__((format(printf, 2, 3))) static void add(page *p, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  int written = vsnprintf(p->text + p->used, sizeof p->text - p->used, format, arguments);
+  va_end(arguments);
+  if (written > 0) p->used += (size_t)written;
+  if (p->used >= sizeof p->text) p->used = sizeof p->text - 1;
+}
+
+static void add_model(page *p, const ull__job *job) {
+  add(p, "model     %s · %llu parameters\n", job->model->name,
+      (unsigned long long)job->model->parameters);
+}
+
+static void add_feed(page *p, const char *title, const ull__feed *feed, bool training) {
+  char text[160];
+  add(p, "%-9s %s · %llu samples", title, ull_source_text(feed->source),
+      (unsigned long long)ull_source_sample_count(feed->source));
+  for (size_t b = 0; b < feed->binding_count; b++)
+    if (feed->bindings[b].normalize.active)
+      add(p, " · normalised %s",
+          ull_normalize_describe(&feed->bindings[b].normalize, text, sizeof text));
+  if (training)
+    add(p, " · augmentation %s · %s",
+        ull_augment_describe(&feed->options.augment, text, sizeof text),
+        feed->options.shuffle ? "shuffled" : "in order");
+  add(p, "\n");
+}
+
+static void add_data(page *p, const ull__job *job) {
+  char size[32];
+  add_feed(p, "data", &job->train, true);
+  if (job->eval.source)
+    add_feed(p, "evaluate", &job->eval, false);
+  else
+    add(p, "evaluate  nothing (--val-data SRC or --val-split X)\n");
+  add(p, "loader    %d thread%s, %d batches ahead, %s\n", job->train.options.workers,
+      job->train.options.workers == 1 ? "" : "s", job->train.options.prefetch,
+      ull__byte_size_format(job->train.bound.total_bytes, size));
+}
+
+static void add_recipe(page *p, const ull__job *job) {
+  char text[256];
+  add(p, "recipe    %s · loss cross-entropy\n",
+      ull__recipe_text(&job->recipe, &job->rate, text, sizeof text));
+  add(p, "steps     %llu (%llu an epoch) of %lld samples", (unsigned long long)job->total_steps,
+      (unsigned long long)job->epoch_steps, (long long)job->batch_size);
+  if (job->micro_batch != job->batch_size)
+    add(p, " in micro-batches of %lld", (long long)job->micro_batch);
+  add(p, " · seed %lld\n", (long long)ull_config_integer(job->config, "seed"));
+}
+
+static void add_plan(page *p, const ull__job *job) {
+  const ull__plan *plan = job->plan;
+  char planned[32], keep_all[32], smallest[32];
+  add(p, "device    %s · %u threads · %s\n", job->device_text, job->threads,
+      job->provider->fingerprint);
+  add(p, "memory    %s\n", job->budget_text[0] ? job->budget_text : "the device's own");
+  add(p, "plan      %s planned · keeping everything takes %s · the least is %s\n",
+      ull__byte_size_format(plan->planned_peak_bytes[ULL__TIER_DEVICE], planned),
+      ull__byte_size_format(plan->keep_all_peak_bytes[ULL__TIER_DEVICE], keep_all),
+      ull__byte_size_format(plan->smallest_bytes[ULL__TIER_DEVICE], smallest));
+  if (!plan->family) return;
+  uint64_t kept = plan->keep_all_tags[ULL__TAG_ACTIVATION][ULL__TIER_DEVICE];
+  uint64_t used = plan->family->programs[0].tag_peaks[ULL__TAG_ACTIVATION][ULL__TIER_DEVICE];
+  double more = plan->keep_all_seconds > 0
+                    ? plan->family->programs[0].seconds / plan->keep_all_seconds - 1
+                    : 0;
+  add(p, "          activations %s instead of %s (%.0f %%), predicted to cost %.0f %% more time\n",
+      ull__byte_size_format(used, planned), ull__byte_size_format(kept, keep_all),
+      kept ? 100.0 * (double)used / (double)kept : 0, 100 * more);
+}
+
+/* Keeps a text for the caller until the next call of the same kind. */
+static const char *keep(ull_trainer *t, int kind, char *text) {
+  if (!text) return NULL;
+  ull__free(t->texts[kind]);
+  t->texts[kind] = text;
+  return text;
+}
+
+const char *ull_trainer_header(ull_trainer *t) {
+  page p = {.used = 0};
+  add_model(&p, t->job);
+  add_data(&p, t->job);
+  add_recipe(&p, t->job);
+  add_plan(&p, t->job);
+  if (t->folder.path[0]) add(&p, "run       %s\n", t->folder.path);
+  return keep(t, ULL__TEXT_HEADER, ull__strdup(p.text));
+}
+
+static ull_status show_stage(const ull_trainer *t, const char *what, char **out) {
+  const ull__plan *plan = t->job->plan;
+  if (strcmp(what, "graph") == 0) return ull__graph_text(t->job->train_graph, out);
+  if (strcmp(what, "memory") == 0) return ull__plan_memory_text(plan, out);
+  if (strcmp(what, "lowered") == 0) return ull__lowered_text(plan->programs[0].lowered, out);
+  if (strcmp(what, "schedule") == 0) return ull__plan_schedule_text(plan, out);
+  ULL__FAIL(ULL_ERROR_USAGE, "--show %s: there is no such stage", what);
+  return ull__error_change("--show graph, lowered, schedule or memory");
+}
+
+const char *ull_trainer_show(ull_trainer *t, const char *what) {
+  char *text = NULL;
+  if (show_stage(t, what, &text) != ULL_OK) return NULL;
+  return keep(t, ULL__TEXT_SHOW, text);
+}
+
+ull_status ull_trainer_save_plan(ull_trainer *t, const char *path) {
+  if (!t->job->plan->fits) return ull_trainer_refuse(t);
+  return ull__family_save(t->job->plan->family, path, ull_trainer_plan_json(t));
+}
