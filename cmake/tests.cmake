@@ -23,6 +23,9 @@ endif()
 
 # Programs that prove something about threads: what the TSan build builds and runs.
 add_custom_target(concurrency_tests)
+if(TARGET ullage_cli)
+  add_dependencies(concurrency_tests ullage_cli)
+endif()
 
 function(ullage_describe_test name kind)
   string(REGEX MATCH "^test_([a-z0-9]+)" ignored "${name}")
@@ -33,7 +36,7 @@ function(ullage_describe_test name kind)
     set(timeout 1800)
   endif()
   list(REMOVE_DUPLICATES labels)
-  if(TARGET ${kind}_${name} AND labels MATCHES "(^|;)(device|run|data|fault)(;|$)")
+  if(TARGET ${kind}_${name} AND labels MATCHES "(^|;)(device|run|data|fault|recorder)(;|$)")
     add_dependencies(concurrency_tests ${kind}_${name})
   endif()
   set_tests_properties(${kind}.${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout}
