@@ -154,6 +154,50 @@ static void same_after_resume_anywhere(void **state) {
   ull_loader_destroy(moving);
 }
 
+/* Moved while the threads are in the middle of batches that nobody will ask for. */
+static void same_after_moving_under_way(void **state) {
+  (void)state;
+  uint32_t wanted[BATCHES * EPOCHS];
+  reference_stream(wanted);
+  ull_loader_options options = make_options();
+  options.workers = 4;
+  options.prefetch = 5;
+  ull_loader *loader = create(&options);
+  for (unsigned i = 0; i < 2000; i++) {
+    unsigned step = i * 13 % (BATCHES * EPOCHS);
+    ull_loader_position position = {.epoch = step / BATCHES, .batch = step % BATCHES};
+    const ull_batch *batch;
+    assert_int_equal(ull_loader_set_position(loader, position), ULL_OK);
+    assert_int_equal(ull_loader_next(loader, &batch), ULL_OK);
+    assert_int_equal(batch->step, step);
+    assert_int_equal(hash_batch(batch), wanted[step]);
+    ull_loader_release(loader, batch);
+  }
+  ull_loader_destroy(loader);
+}
+
+/* The same sample is augmented anew in every epoch, and unlike its neighbours. */
+static void augmentation_changes_with_the_epoch(void **state) {
+  (void)state;
+  ull_loader_options options = make_options();
+  options.shuffle = false;
+  options.augment.crop_pixels = 4;
+  options.batch_size = SAMPLES;
+  options.epochs = 2;
+  ull_loader *loader = create(&options);
+  const ull_batch *first, *second;
+  assert_int_equal(ull_loader_next(loader, &first), ULL_OK);
+  assert_int_equal(ull_loader_next(loader, &second), ULL_OK);
+  int different = 0;
+  for (int i = 0; i < SAMPLES; i++) {
+    size_t at = (size_t)i * HEIGHT * WIDTH, bytes = HEIGHT * WIDTH * sizeof(float);
+    different += memcmp((float *)first->arrays[0].data + at, (float *)second->arrays[0].data + at,
+                        bytes) != 0;
+  }
+  assert_in_range(different, SAMPLES * 9 / 10, SAMPLES);
+  ull_loader_destroy(loader);
+}
+
 static void epochs_are_permutations(void **state) {
   (void)state;
   ull_loader_options options = make_options();
@@ -479,6 +523,25 @@ static void bad_sample_fails_in_its_place(void **state) {
   ull_source_close(cut);
 }
 
+/* Of several failures in a batch the first sample's is reported, whichever thread was faster. */
+static void first_bad_sample_is_named(void **state) {
+  (void)state;
+  ull_source *cut = open_cut(9);
+  ull_loader_options options = make_options();
+  options.source = cut;
+  options.shuffle = false;
+  options.workers = 4;
+  options.batch_size = SAMPLES;
+  for (int i = 0; i < 100; i++) {
+    ull_loader *loader = create(&options);
+    const ull_batch *batch;
+    assert_int_equal(ull_loader_next(loader, &batch), ULL_ERROR_DATA);
+    assert_non_null(strstr(ull_error_last()->message, "sample 9: "));
+    ull_loader_destroy(loader);
+  }
+  ull_source_close(cut);
+}
+
 static void bad_samples_are_replaced_by_position(void **state) {
   (void)state;
   ull_source *cut = open_cut(50);
@@ -566,6 +629,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(same_for_threads_and_ring, set_up, tear_down),
       cmocka_unit_test_setup_teardown(same_after_resume_anywhere, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(same_after_moving_under_way, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(augmentation_changes_with_the_epoch, set_up, tear_down),
       cmocka_unit_test_setup_teardown(epochs_are_permutations, set_up, tear_down),
       cmocka_unit_test_setup_teardown(evaluation_is_in_order_and_ragged, set_up, tear_down),
       cmocka_unit_test_setup_teardown(drop_last_drops, set_up, tear_down),
@@ -579,6 +644,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(options_are_checked, set_up, tear_down),
       cmocka_unit_test_setup_teardown(thread_death_is_an_error, set_up, tear_down),
       cmocka_unit_test_setup_teardown(bad_sample_fails_in_its_place, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(first_bad_sample_is_named, set_up, tear_down),
       cmocka_unit_test_setup_teardown(bad_samples_are_replaced_by_position, set_up, tear_down),
       cmocka_unit_test_setup_teardown(destroyed_at_any_time, set_up, tear_down),
       cmocka_unit_test_setup_teardown(synthetic_batch_is_always_the_same, set_up, tear_down),
