@@ -133,11 +133,12 @@ ull_status ull__device_synchronize(ull__device *device);
 uint32_t ull__device_failed_tag(const ull__device *device);
 
 /* What one launch or copy took. `sequence` counts the launches and copies put on its lane since the
- * device was opened, from 0; copies have tag UINT32_MAX. Times are of ull__clock_now_ns, or of the
- * lane's virtual clock where the device has one. */
+ * device was opened, from 0; copies of any kind have tag UINT32_MAX. Times are of
+ * ull__clock_now_ns, or of the lane's virtual clock where the device has one. */
 typedef struct ull__activity {
   ull__lane lane;
   uint32_t tag;
+  bool is_copy;
   uint64_t sequence;
   uint64_t begin_ns;
   uint64_t end_ns;

@@ -514,11 +514,13 @@ static void activity_on(ull__device *device) {
     assert_int_equal(notes.items[i].lane, ULL__LANE_COMPUTE);
     assert_int_equal(notes.items[i].tag, 10 + i);
     assert_int_equal(notes.items[i].sequence, i);
+    assert_false(notes.items[i].is_copy);
     assert_true(notes.items[i].begin_ns <= notes.items[i].end_ns);
     if (i > 0) assert_true(notes.items[i - 1].end_ns <= notes.items[i].begin_ns);
   }
   assert_int_equal(notes.items[5].lane, ULL__LANE_COPY_IN);
   assert_int_equal(notes.items[5].tag, UINT32_MAX);
+  assert_true(notes.items[5].is_copy);
   assert_int_equal(notes.items[5].sequence, 0);
 }
 

@@ -113,6 +113,7 @@ static void observe(ull__lane_queue *queue, const ull__command *command, uint64_
   const ull__activity activity = {
       .lane = queue->lane,
       .tag = tag_of(command),
+      .is_copy = command->kind != ULL__COMMAND_LAUNCH,
       .sequence = queue->sequence,
       .begin_ns = begin_ns,
       .end_ns = end_ns,
