@@ -5,8 +5,11 @@
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/onednn_shim.h"
 
-/* Small allocations that the library makes in a launch of a primitive with a scratchpad of ours. */
-#define ULL__ONEDNN_HIDDEN_BYTES ((uint64_t)64 << 10)
+/* What the library allocates in a launch although scratch memory is handed over, measured: under 1
+ * KiB by generated code; packing buffers of each thread where a convolution goes through its old
+ * matrix product. */
+#define ULL__ONEDNN_HIDDEN_BYTES ((uint64_t)16 << 10)
+#define ULL__ONEDNN_HIDDEN_PACKING_BYTES ((uint64_t)4 << 20)
 
 /* What the `descriptor` of an OPAQUE layout made by this folder points to. Weights of grouped
  * convolutions have a dimension more than their value. */
