@@ -35,4 +35,10 @@ static inline int ull__element_operand_is_channel(ull__element_code code, unsign
          (code == ULL__ELEMENT_BIAS && operand == 1);
 }
 
+struct ull__node;
+
+/* The code of an element-wise node, its attributes considered (gelu has two); NONE for a fused
+ * chain. */
+ull__element_code ull__node_element_code(const struct ull__node *node);
+
 #endif

@@ -102,6 +102,14 @@ const ull__output *ull__graph_output(const ull__graph *graph, uint32_t index);
 ull__value_id ull__graph_find_value(const ull__graph *graph, const char *name);
 ull__value_id ull__graph_find_output(const ull__graph *graph, const char *name);
 
+/* Whether a node runs only where a plan chooses another saved form: it is an alternative, or all
+ * that read its outputs are alternatives. */
+bool ull__node_is_dormant(const ull__graph *graph, ull__node_id node);
+
+/* What a node costs in a bound graph: the row's rule, or one operation an element. Views cost
+ * nothing. */
+ull__cost ull__node_cost(const ull__graph *graph, const ull__node *node);
+
 /* Batch size this graph was bound to; 0 while the symbol is free. */
 int64_t ull__graph_batch(const ull__graph *graph);
 
@@ -146,9 +154,11 @@ ull_status ull__graph_add_node(ull__graph *graph, const char *op, const char *na
 
 void ull__graph_set_phase(ull__graph *graph, ull__phase phase);
 
-/* Gives the last added node another random identity (backward twins), or a dormant node its
- * primary. */
+/* Gives a node another random identity: the backward twin of a random node takes its own. */
 void ull__graph_set_identity(ull__graph *graph, ull__node_id node, uint64_t identity);
+
+/* Makes `node` a dormant alternative of `primary`. */
+void ull__graph_set_alternative(ull__graph *graph, ull__node_id node, ull__node_id primary);
 
 ull_status ull__graph_set_role(ull__graph *graph, ull__value_id value, ull__role role,
                                ull__value_id subject);
@@ -156,10 +166,12 @@ ull_status ull__graph_add_output(ull__graph *graph, const char *name, ull__value
 
 /* ---- stages: each takes a finished graph and returns a new one; the old one is left alone ---- */
 
-/* Adds backward: gradients of output `loss` for every parameter. The gradient of the loss itself is
- * the input `loss_weight` (float32 scalar), which is created. Gradients of parameters get role
- * GRADIENT and the name `PARAMETER.grad`. Contributions to one value are added in the order in
- * which they arise. */
+/* Adds backward: gradients of output `loss` for every parameter that it depends on. The gradient of
+ * the loss itself is the input `loss_weight` (a scalar of the loss' type), which is created. The
+ * gradient of a parameter has role GRADIENT, the parameter as subject and the name
+ * `PARAMETER.grad`; partial sums on the way to it have that role and subject under other names.
+ * Contributions to one value are added in the order in which they arise. Dormant alternatives of
+ * ReLU's backward (one bit an element) stand beside their primaries. */
 ull_status ull__graph_differentiate(const ull__graph *graph, ull__graph **out);
 
 typedef enum ull__optimizer { ULL__SGD, ULL__ADAM, ULL__ADAMW } ull__optimizer;
@@ -171,10 +183,24 @@ typedef struct ull__recipe {
   bool decay_all; /* also one-dimensional parameters (norms, biases) */
 } ull__recipe;
 
-/* Adds the optimizer's nodes, one for each parameter, and its state. The step's scalars come in
- * through the input `hyper` (float32 [8]; see graph/hyper.h). */
+/* Adds the optimizer's nodes to a differentiated graph, one for each parameter that has a gradient,
+ * right after its gradient is complete and nothing reads the parameter any more, and its state:
+ * `PARAMETER.momentum`, or `PARAMETER.m` and `PARAMETER.v` (subject: the parameter). The step's
+ * scalars come in through the input `hyper` (float32 [8], float64 where the parameters are; see
+ * graph/hyper.h). The updated parameters and states are activations that take the storage of what
+ * they update. Parameters with fewer than two dimensions do not decay unless decay_all. */
 ull_status ull__graph_add_optimizer(const ull__graph *graph, const ull__recipe *recipe,
                                     ull__graph **out);
+
+/* For accumulation and clipping, in place of the optimizer: after each complete gradient a node
+ * `accumulate` adds it to the source `PARAMETER.grad_total` (role GRADIENT, subject: the
+ * parameter), which lives from step to step and is emptied by the trainer. */
+ull_status ull__graph_add_accumulation(const ull__graph *graph, ull__graph **out);
+
+/* The program that ends an accumulated step: the parameters of `accumulated` that have a
+ * `grad_total`, those totals, the optimizer's state and nodes, and nothing else. */
+ull_status ull__graph_make_update(const ull__graph *accumulated, const ull__recipe *recipe,
+                                  ull__graph **out);
 
 /* The graph for evaluation, from a forward training graph: running statistics, no dropout, no state
  * updates. */
@@ -186,12 +212,13 @@ ull_status ull__graph_bind(const ull__graph *graph, int64_t batch, ull__graph **
 /* Replaces what can be computed now by constants and removes nodes without a reader. */
 ull_status ull__graph_fold(const ull__graph *graph, ull__graph **out);
 
-/* Joins chains of element-wise nodes whose intermediate values have one reader into fused nodes.
- * Same bits. */
+/* Joins chains of element-wise nodes whose intermediate values have one reader into fused nodes,
+ * and ReLU's backward into the batch normalisation's that alone reads it. Same bits. Runs on the
+ * joint graph: after differentiation and the optimizer. */
 ull_status ull__graph_fuse(const ull__graph *graph, ull__graph **out);
 
-/* Whether a batch may be split into micro-batches; where not, the record names the node that mixes
- * samples. */
+/* Whether a batch may be split into micro-batches; where not, ULL_ERROR_UNSUPPORTED, and the record
+ * names the first node that mixes samples. */
 ull_status ull__graph_check_splittable(const ull__graph *graph);
 
 /* The graph as text, one node a line, for --show graph. The caller frees it with ull__free. */
