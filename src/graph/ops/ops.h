@@ -18,8 +18,7 @@
   XX(embedding)              \
   XX(attention)              \
   XX(loss)                   \
-  XX(optimizer)              \
-  XX(layout)
+  XX(optimizer)
 
 #define XX(family)                                \
   extern const ull__operator ull__ops_##family[]; \
