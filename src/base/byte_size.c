@@ -1,6 +1,7 @@
 /* Byte sizes are parsed with integers only, so that 1.1GB is 1100000000 and not one byte less. */
 #include "base/byte_size.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -48,19 +49,24 @@ static const char *read_digits(const char *text, uint64_t *value, uint64_t *scal
   return text;
 }
 
-static ull_status read_whole(const char **text, uint64_t *value) {
+static ull_status refuse_large(const char *text) {
+  return ULL__FAIL(ULL_ERROR_OVERFLOW, "'%.64s' does not fit into 63 bits", text);
+}
+
+/* False where the number leaves 64 bits. */
+static bool read_whole(const char **text, uint64_t *value) {
   for (; **text >= '0' && **text <= '9'; (*text)++) {
-    ULL__TRY(ull__size_mul(*value, 10, "a size", value));
-    ULL__TRY(ull__size_add(*value, (uint64_t)(**text - '0'), "a size", value));
+    if (__builtin_mul_overflow(*value, (uint64_t)10, value)) return false;
+    if (__builtin_add_overflow(*value, (uint64_t)(**text - '0'), value)) return false;
   }
-  return ULL_OK;
+  return true;
 }
 
 ull_status ull__byte_size_parse(const char *text, uint64_t *out_bytes) {
   uint64_t whole = 0, fraction = 0, scale = 1;
   const char *rest = text;
   if (*rest < '0' || *rest > '9') return refuse(text, "it does not begin with a digit");
-  ULL__TRY(read_whole(&rest, &whole));
+  if (!read_whole(&rest, &whole)) return refuse_large(text);
   if (*rest == '.') {
     const char *digits = rest + 1;
     rest = read_digits(digits, &fraction, &scale);
@@ -69,10 +75,11 @@ ull_status ull__byte_size_parse(const char *text, uint64_t *out_bytes) {
   if (rest[0] == ' ' && rest[1] != '\0') rest++;
   const unit *found = find_unit(rest);
   if (found == NULL) return refuse(text, "unknown unit");
-  uint64_t bytes;
-  ULL__TRY(ull__size_mul(whole, found->bytes, "a size", &bytes));
-  uint64_t part = (uint64_t)((unsigned __int128)fraction * found->bytes / scale);
-  return ull__size_add(bytes, part, "a size", out_bytes);
+  unsigned __int128 bytes = (unsigned __int128)whole * found->bytes;
+  bytes += (unsigned __int128)fraction * found->bytes / scale;
+  if (bytes > ULL__SIZE_MAX) return refuse_large(text);
+  *out_bytes = (uint64_t)bytes;
+  return ULL_OK;
 }
 
 char *ull__byte_size_format(uint64_t bytes, char text[ULL__BYTE_SIZE_TEXT]) {

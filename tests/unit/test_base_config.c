@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/options.h"
+#include "base/philox.h"
 #include "ullage/config.h"
 
 static ull_config *config;
@@ -173,7 +174,7 @@ static void wrong_words_are_answered(void **state) {
       {{"m", "--memory", "0"}, ULL_ERROR_USAGE, "--memory 0: must be at least 1", "--memory", ""},
       {{"m", "--memory", "9000000TiB"},
        ULL_ERROR_OVERFLOW,
-       "--memory: the size of a size does not fit into 63 bits: 9000000 x 1099511627776",
+       "--memory: '9000000TiB' does not fit into 63 bits",
        "--memory",
        ""},
       {{"m", "--memory"}, ULL_ERROR_USAGE, "--memory needs a value: SIZE", "--memory", ""},
@@ -331,6 +332,33 @@ static void wrong_files_are_answered_with_line_and_path(void **state) {
   assert_int_equal(PARSE(TRAIN, "m", "--config", "/no/such/file"), ULL_ERROR_IO);
 }
 
+/* Damaged files of both forms end in a status, whatever the bytes. */
+static void no_file_is_too_broken(void **state) {
+  (void)state;
+  static const char *const seeds[] = {
+      "{\"batch-size\": 32, \"lr\": [0.3, \"*.bias=0.6\"], \"memory\": \"1GiB\"}",
+      "batch-size = 4\nlr = 0.1 # x\nrun = \"a b\"\nbetas = 0.9,0.99\nnormalize = 1,2:3,4\n"};
+  int accepted = 0, refused = 0;
+  for (uint64_t n = 0; n < 4000; n++) {
+    char text[160];
+    size_t length = strlen(seeds[n & 1]);
+    memcpy(text, seeds[n & 1], length);
+    for (uint64_t i = 0; i < 1 + n % 5; i++) {
+      ull__philox_block random = ull__philox(1, n, i);
+      text[random.word[0] % length] = (char)random.word[1];
+    }
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, length, file), length);
+    fclose(file);
+    ull_status status = PARSE(TRAIN, "m", "--config", path);
+    accepted += status == ULL_OK;
+    refused += status != ULL_OK;
+    if (status != ULL_OK) assert_true(strlen(ull_error_last()->message) > 0);
+  }
+  assert_true(accepted > 20 && refused > 1000);
+}
+
 static void what_is_resolved_can_be_loaded_again(void **state) {
   (void)state;
   assert_int_equal(PARSE(TRAIN, "zoo:mlp?a=1", "--lr", "0.1", "--lr", "*.bias=0.2", "--memory",
@@ -437,6 +465,7 @@ int main(void) {
       cmocka_unit_test_teardown(lines_set_what_the_command_line_does_not, drop_config),
       cmocka_unit_test_teardown(json_files_do_the_same, drop_config),
       cmocka_unit_test_teardown(wrong_files_are_answered_with_line_and_path, drop_config),
+      cmocka_unit_test_teardown(no_file_is_too_broken, drop_config),
       cmocka_unit_test_teardown(what_is_resolved_can_be_loaded_again, drop_config),
       cmocka_unit_test_teardown(help_is_as_reviewed, drop_config),
       cmocka_unit_test_teardown(every_failing_allocation_is_survived, drop_config),
