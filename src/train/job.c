@@ -24,8 +24,12 @@ static ull_status find_batch(ull__job *job) {
   return ULL_OK;
 }
 
-static ull_status open_model(ull__job *job) {
-  const ull_config *config = job->config;
+/* Commands that do not train have no such flag. */
+static bool has_smoothing(const ull_config *config) {
+  return ull_config_source_of(config, "label-smoothing") != ULL_CONFIG_DEFAULT;
+}
+
+ull_status ull__job_open_model(const ull_config *config, ull__model **out) {
   const char *text = ull_config_text(config, "model");
   if (!text) {
     ULL__FAIL(ULL_ERROR_USAGE, "no model given");
@@ -34,9 +38,9 @@ static ull_status open_model(ull__job *job) {
   ull__model_options options = {
       .classes = ull_config_has(config, "classes") ? ull_config_integer(config, "classes") : 0,
       .sequence = ull_config_has(config, "seq") ? ull_config_integer(config, "seq") : 0,
-      .label_smoothing = ull_config_real(config, "label-smoothing"),
+      .label_smoothing = has_smoothing(config) ? ull_config_real(config, "label-smoothing") : 0,
   };
-  return ull__model_open(text, &options, &job->model);
+  return ull__model_open(text, &options, out);
 }
 
 static void count_steps(ull__job *job) {
@@ -81,7 +85,7 @@ ull_status ull__job_make_plan(ull__job *job, int64_t batch_size, int64_t micro_b
 
 static ull_status resolve(ull__job *job) {
   ULL__TRY(find_batch(job));
-  ULL__TRY(open_model(job));
+  ULL__TRY(ull__job_open_model(job->config, &job->model));
   ULL__TRY(ull__recipe_from_config(job->config, &job->recipe));
   ULL__TRY(ull__job_build_graphs(job));
   ULL__TRY(ull__job_open_data(job));

@@ -56,6 +56,7 @@ ull_status ull__job_refuse(ull__job *job);
 
 /* ---- steps of ull__job_create, one file each ---- */
 
+ull_status ull__job_open_model(const ull_config *config, ull__model **out);
 ull_status ull__job_build_graphs(ull__job *job); /* train/graphs.c */
 ull_status ull__job_open_data(ull__job *job);    /* train/feed.c */
 void ull__feed_close(ull__feed *feed);
