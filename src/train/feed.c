@@ -3,7 +3,6 @@
  * An input takes the array that --input or --target names for it; else the array of its own name;
  * else, where the model has one input (or one target) and the source has one array of that role,
  * that one. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -22,54 +21,12 @@ static const char *array_named_by_flags(const ull_config *config, const ull__mod
   return input->is_target ? ull_config_text(config, "target") : NULL;
 }
 
-static int only_array_of_role(const ull_source *source, bool target) {
-  int found = -1;
-  for (size_t a = 0; a < ull_source_array_count(source); a++) {
-    if ((ull_source_array(source, a)->role == ULL_ARRAY_TARGET) != target) continue;
-    if (found >= 0) return -1;
-    found = (int)a;
-  }
-  return found;
-}
-
-static uint32_t inputs_of_role(const ull__model *model, bool target) {
-  uint32_t count = 0;
-  for (uint32_t i = 0; i < model->input_count; i++) count += model->inputs[i].is_target == target;
-  return count;
-}
-
-static ull_status no_array(const ull_source *source, const ull__model_input *input,
-                           const char *wanted) {
-  char names[256] = "";
-  for (size_t a = 0, used = 0; a < ull_source_array_count(source) && used < sizeof names; a++)
-    used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", a ? ", " : "",
-                             ull_source_array(source, a)->name);
-  if (wanted)
-    ULL__FAIL(ULL_ERROR_USAGE, "%s has no array '%s'; it has: %s", ull_source_text(source), wanted,
-              names);
-  else
-    ULL__FAIL(ULL_ERROR_USAGE, "no array of %s fits the model's input '%s'; it has: %s",
-              ull_source_text(source), input->name, names);
-  ull__error_holder("%s", input->name);
-  return input->is_target ? ull__error_change("name it with --target ARRAY")
-                          : ull__error_change("name it with --input %s=ARRAY", input->name);
-}
-
-static ull_status find_array(const ull__job *job, const ull_source *source,
-                             const ull__model_input *input, size_t *array) {
-  const char *wanted = array_named_by_flags(job->config, input);
-  int found = ull_source_find_array(source, wanted ? wanted : input->name);
-  if (found < 0 && !wanted && inputs_of_role(job->model, input->is_target) == 1)
-    found = only_array_of_role(source, input->is_target);
-  if (found < 0) return no_array(source, input, wanted);
-  *array = (size_t)found;
-  return ULL_OK;
-}
-
 static ull_status bind_input(const ull__job *job, const ull__feed *feed,
                              const ull__model_input *input, ull_binding *binding) {
   size_t array;
-  ULL__TRY(find_array(job, feed->source, input, &array));
+  ULL__TRY(ull_source_choose_array(feed->source, input->name,
+                                   input->is_target ? ULL_ARRAY_TARGET : ULL_ARRAY_INPUT,
+                                   array_named_by_flags(job->config, input), &array));
   *binding = ull_binding_default(feed->source, array);
   binding->name = input->name;
   binding->dtype = input->dtype;
@@ -81,6 +38,12 @@ static ull_status bind_input(const ull__job *job, const ull__feed *feed,
     binding->maximum = input->upper - 1;
   }
   if (!input->is_image) return ULL_OK;
+  if (feed != &job->train) { /* evaluation sees what training saw */
+    for (size_t b = 0; b < job->train.binding_count; b++)
+      if (strcmp(job->train.bindings[b].name, input->name) == 0)
+        binding->normalize = job->train.bindings[b].normalize;
+    return ULL_OK;
+  }
   return ull_normalize_parse(ull_config_text(job->config, "normalize"), feed->source, array,
                              &binding->normalize);
 }
@@ -147,6 +110,8 @@ static ull_status fill_feed(const ull__job *job, bool training, ull__feed *feed)
   feed->options.epochs = training ? 0 : 1;
   if (training)
     ULL__TRY(ull_augment_parse(ull_config_text(config, "augment"), &feed->options.augment));
+  if (ull_config_has(config, "loader-memory"))
+    ULL__TRY(ull_loader_fit(&feed->options, ull_config_bytes(config, "loader-memory") / 2));
   return ull_loader_bound_bytes(&feed->options, &feed->bound);
 }
 
