@@ -76,23 +76,15 @@ static ull_status check_bound(const ull__copy *copy, const ull__node *old,
   return ULL_OK;
 }
 
-ull_status ull__copy_node(ull__copy *copy, ull__node_id id) {
+ull_status ull__copy_replace(ull__copy *copy, ull__node_id id, const ull__node *prototype) {
   const ull__node *old = copy->from->nodes.items[id];
-  ull__node node = *old;
-  ull__value_id inputs[ULL__MAX_INPUTS], outputs[ULL__MAX_OUTPUTS];
+  ull__value_id outputs[ULL__MAX_OUTPUTS];
   const char *names[ULL__MAX_OUTPUTS];
   for (uint32_t o = 0; o < old->output_count; o++) {
     names[o] = copy->from->values.items[old->outputs[o]]->name;
   }
-  ULL__TRY(map_inputs(copy, old, inputs));
-  node.inputs = inputs;
-  node.alternative_of =
-      old->alternative_of == ULL__NONE ? ULL__NONE : copy->nodes[old->alternative_of];
-  if (copy->bind_batch && old->op == ull__operator_find("reshape")) {
-    ULL__TRY(ull__reshape_bind(node.attributes, copy->bind_batch));
-  }
   copy->nodes[id] = (ull__node_id)copy->to->nodes.count;
-  ULL__TRY(ull__graph_append(copy->to, &node, names, outputs));
+  ULL__TRY(ull__graph_append(copy->to, prototype, names, outputs));
   for (uint32_t o = 0; o < old->output_count; o++) {
     const ull__value *value = copy->from->values.items[old->outputs[o]];
     copy->values[old->outputs[o]] = outputs[o];
@@ -100,6 +92,19 @@ ull_status ull__copy_node(ull__copy *copy, ull__node_id id) {
         ull__graph_set_role(copy->to, outputs[o], value->role, map_value(copy, value->subject)));
   }
   return check_bound(copy, old, outputs);
+}
+
+ull_status ull__copy_node(ull__copy *copy, ull__node_id id) {
+  const ull__node *old = copy->from->nodes.items[id];
+  ull__node node = *old;
+  ull__value_id inputs[ULL__MAX_INPUTS];
+  ULL__TRY(map_inputs(copy, old, inputs));
+  node.inputs = inputs;
+  if (old->alternative_of != ULL__NONE) node.alternative_of = copy->nodes[old->alternative_of];
+  if (copy->bind_batch && old->op == ull__operator_find("reshape")) {
+    ULL__TRY(ull__reshape_bind(node.attributes, copy->bind_batch));
+  }
+  return ull__copy_replace(copy, id, &node);
 }
 
 ull_status ull__copy_add(ull__copy *copy, const ull__node *prototype, ull__value_id *outputs) {

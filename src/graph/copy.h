@@ -32,6 +32,10 @@ ull_status ull__copy_sources(ull__copy *copy);
 /* The node on the copies of its inputs. */
 ull_status ull__copy_node(ull__copy *copy, ull__node_id node);
 
+/* `prototype`, whose inputs are ids of `to`, in the place of an old node: its outputs take the
+ * names and roles of that node's. */
+ull_status ull__copy_replace(ull__copy *copy, ull__node_id node, const ull__node *prototype);
+
 /* A node made from `prototype` (op, name, module, source, phase, identity (0 = of the name),
  * attributes, steps), whose inputs are ids of `to`. Outputs are named after the node. */
 ull_status ull__copy_add(ull__copy *copy, const ull__node *prototype, ull__value_id *outputs);
