@@ -1,0 +1,94 @@
+/* The order and the completeness of what is hashed are checked, so that two hashes that agree mean
+ * equal weights. */
+#include "model/weights_hash.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+void ull__weights_hash_begin(ull__weights_hash *hash) {
+  *hash = (ull__weights_hash){0};
+  ull__sha256_begin(&hash->sha256);
+}
+
+static ull_status check_complete(const ull__weights_hash *hash) {
+  if (hash->left_bytes == 0) return ULL_OK;
+  return ULL__FAIL(ULL_ERROR_INVALID, "weights hash: %llu bytes of %s are missing",
+                   (unsigned long long)hash->left_bytes, hash->last_name);
+}
+
+static void add_text(ull__weights_hash *hash, const char *text) {
+  ull__sha256_add(&hash->sha256, text, strlen(text) + 1);
+}
+
+static ull_status add_heading(ull__weights_hash *hash, const char *name, const char *dtype,
+                              const ull__shape *shape, uint64_t size_bytes) {
+  char dims[ULL__MAX_RANK * 21 + 1] = "";
+  size_t used = 0;
+  ULL__TRY(check_complete(hash));
+  if (strlen(name) >= sizeof hash->last_name || strcmp(name, hash->last_name) <= 0) {
+    return ULL__FAIL(ULL_ERROR_INVALID, "weights hash: %.128s may not follow %s", name,
+                     hash->last_name);
+  }
+  for (uint32_t i = 0; i < shape->rank; i++) {
+    used += (size_t)snprintf(dims + used, sizeof dims - used, "%s%lld", i > 0 ? "," : "",
+                             (long long)shape->dims[i].constant);
+  }
+  strcpy(hash->last_name, name);
+  add_text(hash, name);
+  add_text(hash, dtype);
+  add_text(hash, dims);
+  hash->left_bytes = size_bytes;
+  return ULL_OK;
+}
+
+ull_status ull__weights_hash_tensor(ull__weights_hash *hash, const char *name, ull_dtype dtype,
+                                    const ull__shape *shape) {
+  uint64_t bytes = 0;
+  ULL__TRY(ull__shape_bytes(shape, dtype, &bytes));
+  return add_heading(hash, name, ull_dtype_safetensors_name(dtype), shape, bytes);
+}
+
+ull_status ull__weights_hash_add(ull__weights_hash *hash, const void *bytes, uint64_t size_bytes) {
+  if (size_bytes > hash->left_bytes) {
+    return ULL__FAIL(ULL_ERROR_INVALID, "weights hash: more bytes than %s has", hash->last_name);
+  }
+  ull__sha256_add(&hash->sha256, bytes, (size_t)size_bytes);
+  hash->left_bytes -= size_bytes;
+  return ULL_OK;
+}
+
+ull_status ull__weights_hash_end(ull__weights_hash *hash, char text[ULL__SHA256_HEX]) {
+  ULL__TRY(check_complete(hash));
+  ull__sha256_end_hex(&hash->sha256, text);
+  return ULL_OK;
+}
+
+static ull_status hash_tensor(ull__weights_hash *hash, const ull__safetensors *file,
+                              const ull__tensor_entry *entry, char *piece, uint64_t piece_bytes) {
+  ULL__TRY(add_heading(hash, entry->name, entry->stored_dtype, &entry->shape, entry->size_bytes));
+  for (uint64_t done = 0; done < entry->size_bytes;) {
+    const uint64_t left = entry->size_bytes - done;
+    const uint64_t part = left < piece_bytes ? left : piece_bytes;
+    ULL__TRY(ull__safetensors_read_bytes(file, entry, done, part, piece));
+    ULL__TRY(ull__weights_hash_add(hash, piece, part));
+    done += part;
+  }
+  return ULL_OK;
+}
+
+ull_status ull__safetensors_hash(const ull__safetensors *file, char text[ULL__SHA256_HEX]) {
+  enum { PIECE_BYTES = 1 << 18 };
+  ull__weights_hash hash;
+  char *piece = ull__alloc(PIECE_BYTES, 1);
+  if (piece == NULL) return ULL_ERROR_OUT_OF_MEMORY;
+  ull_status status = ULL_OK;
+  ull__weights_hash_begin(&hash);
+  for (uint32_t i = 0; i < ull__safetensors_count(file) && status == ULL_OK; i++) {
+    status = hash_tensor(&hash, file, ull__safetensors_at(file, i), piece, PIECE_BYTES);
+  }
+  ull__free(piece);
+  return status == ULL_OK ? ull__weights_hash_end(&hash, text) : status;
+}
