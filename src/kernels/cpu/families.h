@@ -10,6 +10,12 @@
   XX(view)                    \
   XX(onednn_convolution)      \
   XX(onednn_matmul)           \
+  XX(elementwise)             \
+  XX(linear)                  \
+  XX(normalization)           \
+  XX(pooling)                 \
+  XX(loss)                    \
+  XX(optimizer)               \
   /* end */
 /* clang-format on */
 

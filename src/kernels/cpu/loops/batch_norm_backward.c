@@ -60,18 +60,18 @@ INLINE void sum_lane_strip(const source *from, const strip *s, int vectors, bool
     r += count;
   }
   for (int64_t lane = 0; lane < s->lanes; lane++) {
-    out[lane] = (sums){total_dy[lane / LANES][lane % LANES],
-                       total_product[lane / LANES][lane % LANES]};
+    out[lane] =
+        (sums){total_dy[lane / LANES][lane % LANES], total_product[lane / LANES][lane % LANES]};
   }
 }
 
-#define SUM_STRIP(name, vectors)                                           \
-  static void name(const source *from, const strip *s, sums *out) {        \
-    if (from->x != NULL) {                                                 \
-      sum_lane_strip(from, s, vectors, true, out);                         \
-    } else {                                                               \
-      sum_lane_strip(from, s, vectors, false, out);                        \
-    }                                                                      \
+#define SUM_STRIP(name, vectors)                                    \
+  static void name(const source *from, const strip *s, sums *out) { \
+    if (from->x != NULL) {                                          \
+      sum_lane_strip(from, s, vectors, true, out);                  \
+    } else {                                                        \
+      sum_lane_strip(from, s, vectors, false, out);                 \
+    }                                                               \
   }
 SUM_STRIP(sum_one_vector, 1)
 SUM_STRIP(sum_two_vectors, 2)

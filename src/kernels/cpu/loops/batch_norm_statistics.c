@@ -58,8 +58,8 @@ INLINE void add_lane_chunk(const lane_chunk *c, int vectors, double count, momen
   }
 }
 
-INLINE void sum_lanes_of(const ull__channel_rows *rows, const float *x, const strip *s,
-                         int vectors, moments *out) {
+INLINE void sum_lanes_of(const ull__channel_rows *rows, const float *x, const strip *s, int vectors,
+                         moments *out) {
   moments lanes[STRIP_VECTORS * LANES] = {{0, 0}};
   int64_t count = 0;
   for (int64_t r = s->begin; r < s->end;) {

@@ -38,13 +38,13 @@ INLINE vfloat read_operand(const operand *in, int64_t i, int64_t left) {
   return left >= LANES ? load(from) : load_part(from, left);
 }
 
-#define CASE(code, expression)                                   \
-  case code: {                                                   \
-    int64_t i = 0, left = LANES;                                 \
+#define CASE(code, expression)                                     \
+  case code: {                                                     \
+    int64_t i = 0, left = LANES;                                   \
     for (; i + LANES <= n; i += LANES) store(out + i, expression); \
-    left = n - i;                                                \
-    if (left > 0) store_part(out + i, expression, left);         \
-    return;                                                      \
+    left = n - i;                                                  \
+    if (left > 0) store_part(out + i, expression, left);           \
+    return;                                                        \
   }
 
 /* ---- random masks ---- */
@@ -183,8 +183,11 @@ static void run_step(const step_frame *frame, float *out) {
     CASE(ULL__ELEMENT_GELU_TANH_BACKWARD, element_gelu_tanh_backward(AT(0), AT(1)))
     CASE(ULL__ELEMENT_GELU_ERF, element_gelu_erf(AT(0)))
     CASE(ULL__ELEMENT_GELU_ERF_BACKWARD, element_gelu_erf_backward(AT(0), AT(1)))
-  case ULL__ELEMENT_DROPOUT: run_dropout(frame, out); return;
-  default: return;
+  case ULL__ELEMENT_DROPOUT:
+    run_dropout(frame, out);
+    return;
+  default:
+    return;
   }
 }
 
@@ -203,7 +206,8 @@ static bool repeats_in_pattern(const ull__chain *chain) {
   return PATTERN % chain->lanes == 0;
 }
 
-/* Spreads a channel operand for one tile. Long rows are read where they lie. */
+/* Spreads a channel operand for one tile. Blocks, which may be padded, are short enough to repeat;
+ * other rows are whole: short ones are repeated, long ones read where they lie. */
 static operand spread_channels(const ull__chain *chain, const tile *t, const float *values,
                                float *pattern) {
   int64_t first = t->group % chain->group_cycle * chain->lanes;
@@ -216,9 +220,8 @@ static operand spread_channels(const ull__chain *chain, const tile *t, const flo
     return (operand){pattern, PATTERN - 1};
   }
   if (chain->lanes == chain->span) return (operand){values + t->offset, -1};
-  for (int64_t i = 0; i < t->count; i++) {
-    int64_t lane = i % chain->lanes;
-    pattern[i] = lane < valid ? values[first + lane] : 0;
+  for (int64_t i = 0; i < t->count; i += chain->lanes) {
+    memcpy(pattern + i, values, (size_t)chain->lanes * sizeof *pattern);
   }
   return (operand){pattern, -1};
 }
@@ -227,8 +230,8 @@ typedef struct tile_store {
   float results[ULL__MAX_ELEMENT_STEPS][TILE];
 } tile_store;
 
-static operand find_operand(const ull__chain *chain, const ull__launch_frame *launch,
-                            const tile *t, uint8_t index, tile_store *store, float *short_pattern) {
+static operand find_operand(const ull__chain *chain, const ull__launch_frame *launch, const tile *t,
+                            uint8_t index, tile_store *store, float *short_pattern) {
   if (index >= chain->input_count) return (operand){store->results[index - chain->input_count], -1};
   const float *data = launch->operands[index];
   if (chain->operand_kinds[index] == ULL__CHAIN_FULL) return (operand){data + t->start, -1};

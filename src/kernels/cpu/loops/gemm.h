@@ -36,7 +36,7 @@ static inline int64_t ull__gemm_scratch_floats(int64_t m, int64_t n, int64_t k) 
   return (rows + columns + 1) * depth + 64;
 }
 
-#define ULL__GEMM_DECLARE(isa)                    \
+#define ULL__GEMM_DECLARE(isa)                      \
   void ull__gemm_team_##isa(const ull__gemm *gemm); \
   void ull__gemm_alone_##isa(const ull__gemm *gemm);
 ULL__GEMM_DECLARE(portable)

@@ -100,8 +100,8 @@ INLINE vint load_bytes(const uint8_t *from, int64_t left) {
   return __builtin_convertvector(bytes, vint);
 }
 
-static void max_backward_at(const ull__pooling *p, const float *dy, const uint8_t *index,
-                            int64_t h, int64_t w, float *dx) {
+static void max_backward_at(const ull__pooling *p, const float *dy, const uint8_t *index, int64_t h,
+                            int64_t w, float *dx) {
   range rows = outputs_of(h, p->stride_height, p->pad_height, p->kernel_height, p->out_height);
   range columns = outputs_of(w, p->stride_width, p->pad_width, p->kernel_width, p->out_width);
   int64_t step = p->block == 1 ? 1 : LANES;

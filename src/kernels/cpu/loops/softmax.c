@@ -88,8 +88,8 @@ ull_status ULL__ISA_NAME(ull__cross_entropy)(const ull__launch_frame *launch) {
   PARALLEL_FOR(rows * l->classes >= ENOUGH_ELEMENTS / 4)
   for (int64_t row = 0; row < rows; row++) {
     const float *x = logits_of(l, logits, row);
-    logsumexp[row] = l->inner == 1 ? row_logsumexp(x, l->classes)
-                                   : strided_logsumexp(x, l->classes, l->inner);
+    logsumexp[row] =
+        l->inner == 1 ? row_logsumexp(x, l->classes) : strided_logsumexp(x, l->classes, l->inner);
   }
   *loss = (float)(sum_losses(l, logits, target, logsumexp) / (double)counted);
   return ULL_OK;
@@ -102,8 +102,8 @@ typedef struct row_gradient {
   int64_t target; /* -1: none */
 } row_gradient;
 
-static void gradient_of_row(const float *x, int64_t classes, float logsumexp,
-                            const row_gradient *g, float *dx) {
+static void gradient_of_row(const float *x, int64_t classes, float logsumexp, const row_gradient *g,
+                            float *dx) {
   vfloat about = splat(logsumexp), uniform = splat(g->uniform), scale = splat(g->scale);
   for (int64_t i = 0; i < classes; i += LANES) {
     int64_t left = classes - i;
