@@ -128,23 +128,30 @@ static ull__value_id add_vector(ull__zoo_builder *builder, ull__role role, const
 
 /* ---- nodes ---- */
 
-ull__value_id ull__zoo_node(ull__zoo_builder *builder, const char *op, const char *name,
-                            const ull__value_id *inputs, uint32_t input_count,
-                            const ull__attribute_setting *settings, uint32_t setting_count,
-                            ull__value_id *outputs) {
-  char path[NAME_BYTES];
-  ull__value_id own[ULL__MAX_OUTPUTS] = {ULL__NONE, ULL__NONE, ULL__NONE, ULL__NONE};
-  if (outputs == NULL) outputs = own;
+/* `outputs` has room for all of the row's. */
+static ull__value_id add_node(ull__zoo_builder *builder, const char *module, const char *op,
+                              const char *name, const ull__value_id *inputs, uint32_t input_count,
+                              const ull__attribute_setting *settings, uint32_t setting_count,
+                              ull__value_id *outputs) {
+  char path[NAME_BYTES], module_path[NAME_BYTES];
   outputs[0] = ULL__NONE;
   if (failed(builder)) return ULL__NONE;
   full_name(builder, name, path);
-  keep(builder, ull__graph_set_origin(builder->graph, path, ""));
+  full_name(builder, module, module_path);
+  keep(builder, ull__graph_set_origin(builder->graph, module_path, ""));
   if (failed(builder) ||
       !keep(builder, ull__graph_add_node(builder->graph, op, path, inputs, input_count, settings,
                                          setting_count, outputs))) {
     return ULL__NONE;
   }
   return outputs[0];
+}
+
+ull__value_id ull__zoo_node(ull__zoo_builder *builder, const char *op, const char *name,
+                            const ull__value_id *inputs, uint32_t input_count,
+                            const ull__attribute_setting *settings, uint32_t setting_count) {
+  ull__value_id outputs[ULL__MAX_OUTPUTS];
+  return add_node(builder, name, op, name, inputs, input_count, settings, setting_count, outputs);
 }
 
 static const ull__shape *shape_of(ull__zoo_builder *builder, ull__value_id id) {
@@ -171,7 +178,7 @@ ull__value_id ull__zoo_conv2d(ull__zoo_builder *builder, ull__value_id x, const 
     inputs[2] = add_vector(builder, ULL__ROLE_PARAMETER, name, "bias", conv->out,
                            ULL__INITIAL_UNIFORM, uniform);
   }
-  return ull__zoo_node(builder, "conv2d", name, inputs, conv->has_bias ? 3 : 2, settings, 4, NULL);
+  return ull__zoo_node(builder, "conv2d", name, inputs, conv->has_bias ? 3 : 2, settings, 4);
 }
 
 ull__value_id ull__zoo_batch_norm(ull__zoo_builder *builder, ull__value_id x, const char *name) {
@@ -189,11 +196,11 @@ ull__value_id ull__zoo_batch_norm(ull__zoo_builder *builder, ull__value_id x, co
       add_vector(builder, ULL__ROLE_STATE, name, "running_mean", channels, ULL__INITIAL_ZEROS, 0);
   const ull__value_id running_var =
       add_vector(builder, ULL__ROLE_STATE, name, "running_var", channels, ULL__INITIAL_ONES, 0);
-  ull__zoo_node(builder, "batch_norm_statistics", statistics_name, &x, 1, &eps, 1, statistics);
+  add_node(builder, name, "batch_norm_statistics", statistics_name, &x, 1, &eps, 1, statistics);
   const ull__value_id to_update[] = {running_mean, running_var, statistics[0], statistics[2]};
-  ull__zoo_node(builder, "batch_norm_update", update_name, to_update, 4, &momentum, 1, updated);
+  add_node(builder, name, "batch_norm_update", update_name, to_update, 4, &momentum, 1, updated);
   const ull__value_id to_normalize[] = {x, statistics[0], statistics[1], weight, bias};
-  return ull__zoo_node(builder, "batch_norm_normalize", name, to_normalize, 5, NULL, 0, NULL);
+  return ull__zoo_node(builder, "batch_norm_normalize", name, to_normalize, 5, NULL, 0);
 }
 
 static int64_t last_dim(ull__zoo_builder *builder, ull__value_id x) {
@@ -209,17 +216,17 @@ ull__value_id ull__zoo_layer_norm(ull__zoo_builder *builder, ull__value_id x, co
   const ull__value_id bias =
       add_vector(builder, ULL__ROLE_PARAMETER, name, "bias", width, ULL__INITIAL_ZEROS, 0);
   const ull__value_id inputs[] = {x, weight, bias};
-  return ull__zoo_node(builder, "layer_norm", name, inputs, 3, &eps, 1, NULL);
+  return ull__zoo_node(builder, "layer_norm", name, inputs, 3, &eps, 1);
 }
 
 ull__value_id ull__zoo_relu(ull__zoo_builder *builder, ull__value_id x, const char *name) {
-  return ull__zoo_node(builder, "relu", name, &x, 1, NULL, 0, NULL);
+  return ull__zoo_node(builder, "relu", name, &x, 1, NULL, 0);
 }
 
 ull__value_id ull__zoo_add(ull__zoo_builder *builder, ull__value_id a, ull__value_id b,
                            const char *name) {
   const ull__value_id inputs[] = {a, b};
-  return ull__zoo_node(builder, "add", name, inputs, 2, NULL, 0, NULL);
+  return ull__zoo_node(builder, "add", name, inputs, 2, NULL, 0);
 }
 
 ull__value_id ull__zoo_max_pool(ull__zoo_builder *builder, ull__value_id x, const char *name,
@@ -227,11 +234,11 @@ ull__value_id ull__zoo_max_pool(ull__zoo_builder *builder, ull__value_id x, cons
   const ull__attribute_setting settings[] = {
       ULL__INT("kernel_h", kernel), ULL__INT("kernel_w", kernel), ULL__INT("stride_h", stride),
       ULL__INT("stride_w", stride), ULL__INT("pad_h", pad),       ULL__INT("pad_w", pad)};
-  return ull__zoo_node(builder, "max_pool2d", name, &x, 1, settings, 6, NULL);
+  return ull__zoo_node(builder, "max_pool2d", name, &x, 1, settings, 6);
 }
 
 ull__value_id ull__zoo_global_pool(ull__zoo_builder *builder, ull__value_id x, const char *name) {
-  return ull__zoo_node(builder, "global_avg_pool", name, &x, 1, NULL, 0, NULL);
+  return ull__zoo_node(builder, "global_avg_pool", name, &x, 1, NULL, 0);
 }
 
 ull__value_id ull__zoo_flatten(ull__zoo_builder *builder, ull__value_id x, const char *name) {
@@ -244,7 +251,7 @@ ull__value_id ull__zoo_flatten(ull__zoo_builder *builder, ull__value_id x, const
   const ull__attribute_setting settings[] = {ULL__INT("rank", 2), ULL__INT("d0", 1),
                                              ULL__INT("d1", (int64_t)features),
                                              ULL__INT("batched", 1)};
-  return ull__zoo_node(builder, "reshape", name, &x, 1, settings, 4, NULL);
+  return ull__zoo_node(builder, "reshape", name, &x, 1, settings, 4);
 }
 
 ull__value_id ull__zoo_linear(ull__zoo_builder *builder, ull__value_id x, const char *name,
@@ -258,7 +265,7 @@ ull__value_id ull__zoo_linear(ull__zoo_builder *builder, ull__value_id x, const 
                               ULL__INITIAL_UNIFORM, scale);
   inputs[2] =
       add_vector(builder, ULL__ROLE_PARAMETER, name, "bias", out, ULL__INITIAL_UNIFORM, scale);
-  return ull__zoo_node(builder, "linear", name, inputs, 3, NULL, 0, NULL);
+  return ull__zoo_node(builder, "linear", name, inputs, 3, NULL, 0);
 }
 
 static void add_output(ull__zoo_builder *builder, const char *name, ull__value_id value) {
@@ -277,7 +284,7 @@ void ull__zoo_classify(ull__zoo_builder *builder, ull__value_id logits) {
   const ull__value_id target = ull__zoo_input(builder, &input);
   const ull__value_id inputs[] = {logits, target};
   add_output(builder, "loss",
-             ull__zoo_node(builder, "cross_entropy", "loss", inputs, 2, &smoothing, 1, NULL));
+             ull__zoo_node(builder, "cross_entropy", "loss", inputs, 2, &smoothing, 1));
   add_output(builder, "correct",
-             ull__zoo_node(builder, "count_correct", "correct", inputs, 2, NULL, 0, NULL));
+             ull__zoo_node(builder, "count_correct", "correct", inputs, 2, NULL, 0));
 }

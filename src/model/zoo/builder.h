@@ -47,12 +47,10 @@ ull__value_id ull__zoo_tensor(ull__zoo_builder *builder, ull__role role, const c
 
 /* ---- nodes ---- */
 
-/* A node without parameters of its own; gives its first output, the others through `outputs` where
- * it is not NULL. */
+/* A node and module of one name; gives its first output. */
 ull__value_id ull__zoo_node(ull__zoo_builder *builder, const char *op, const char *name,
                             const ull__value_id *inputs, uint32_t input_count,
-                            const ull__attribute_setting *settings, uint32_t setting_count,
-                            ull__value_id *outputs);
+                            const ull__attribute_setting *settings, uint32_t setting_count);
 
 typedef struct ull__zoo_conv {
   int64_t out, kernel, stride, pad;

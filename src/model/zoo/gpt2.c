@@ -52,7 +52,7 @@ static ull__value_id add_dropout(ull__zoo_builder *builder, const gpt2 *g, ull__
   const ull__attribute_setting p = ULL__REAL("p", g->dropout);
   const ull__value_id inputs[] = {x, g->rng};
   if (g->dropout == 0) return x;
-  return ull__zoo_node(builder, "dropout", name, inputs, 2, &p, 1, NULL);
+  return ull__zoo_node(builder, "dropout", name, inputs, 2, &p, 1);
 }
 
 /* Hugging Face's Conv1D. */
@@ -66,7 +66,7 @@ static ull__value_id add_linear(ull__zoo_builder *builder, ull__value_id x, cons
                               ULL__INITIAL_NORMAL, deviation);
   inputs[2] =
       ull__zoo_tensor(builder, ULL__ROLE_PARAMETER, name, "bias", &bias, ULL__INITIAL_ZEROS, 0);
-  return ull__zoo_node(builder, "linear", name, inputs, 3, &transposed, 1, NULL);
+  return ull__zoo_node(builder, "linear", name, inputs, 3, &transposed, 1);
 }
 
 static ull__value_id add_table(ull__zoo_builder *builder, const char *name, int64_t rows,
@@ -81,7 +81,7 @@ static ull__value_id add_attention(ull__zoo_builder *builder, const gpt2 *g, ull
   const ull__attribute_setting settings[] = {ULL__INT("heads", g->heads), ULL__INT("causal", 1)};
   x = ull__zoo_layer_norm(builder, x, "ln_1");
   x = add_linear(builder, x, "attn.c_attn", g->width, 3 * g->width, 0.02);
-  x = ull__zoo_node(builder, "attention", "attn", &x, 1, settings, 2, NULL);
+  x = ull__zoo_node(builder, "attention", "attn", &x, 1, settings, 2);
   x = add_linear(builder, x, "attn.c_proj", g->width, g->width, 0.02 / sqrt(2.0 * g->layers));
   return add_dropout(builder, g, x, "attn.resid_dropout");
 }
@@ -90,7 +90,7 @@ static ull__value_id add_feed_forward(ull__zoo_builder *builder, const gpt2 *g, 
   const ull__attribute_setting tanh_form = ULL__INT("approximate", 1);
   x = ull__zoo_layer_norm(builder, x, "ln_2");
   x = add_linear(builder, x, "mlp.c_fc", g->width, 4 * g->width, 0.02);
-  x = ull__zoo_node(builder, "gelu", "mlp.act", &x, 1, &tanh_form, 1, NULL);
+  x = ull__zoo_node(builder, "gelu", "mlp.act", &x, 1, &tanh_form, 1);
   x = add_linear(builder, x, "mlp.c_proj", 4 * g->width, g->width, 0.02 / sqrt(2.0 * g->layers));
   return add_dropout(builder, g, x, "mlp.dropout");
 }
@@ -109,11 +109,10 @@ static void add_loss(ull__zoo_builder *builder, ull__value_id ids, ull__value_id
   const ull__attribute_setting fill = ULL__INT("fill", IGNORED_TARGET);
   const ull__attribute_setting ignore = ULL__INT("ignore_index", IGNORED_TARGET);
   ull__zoo_enter(builder, "%s", "");
-  const ull__value_id target =
-      ull__zoo_node(builder, "shift_left", "labels", &ids, 1, &fill, 1, NULL);
+  const ull__value_id target = ull__zoo_node(builder, "shift_left", "labels", &ids, 1, &fill, 1);
   const ull__value_id inputs[] = {x, table, target};
   const ull__value_id loss =
-      ull__zoo_node(builder, "linear_cross_entropy", "lm_head", inputs, 3, &ignore, 1, NULL);
+      ull__zoo_node(builder, "linear_cross_entropy", "lm_head", inputs, 3, &ignore, 1);
   if (builder->status != ULL_OK) return;
   builder->status = ull__graph_add_output(builder->graph, "loss", loss);
 }
@@ -130,9 +129,8 @@ static void build_gpt2(ull__zoo_builder *builder) {
   const ull__value_id tokens = add_table(builder, "wte", g.vocab, g.width);
   const ull__value_id positions = add_table(builder, "wpe", g.positions, g.width);
   ull__value_id x =
-      ull__zoo_node(builder, "embedding", "wte", (ull__value_id[]){ids, tokens}, 2, NULL, 0, NULL);
-  x = ull__zoo_node(builder, "add_positions", "wpe", (ull__value_id[]){x, positions}, 2, NULL, 0,
-                    NULL);
+      ull__zoo_node(builder, "embedding", "wte", (ull__value_id[]){ids, tokens}, 2, NULL, 0);
+  x = ull__zoo_node(builder, "add_positions", "wpe", (ull__value_id[]){x, positions}, 2, NULL, 0);
   x = add_blocks(builder, &g, add_dropout(builder, &g, x, "drop"));
   ull__zoo_enter(builder, "transformer");
   add_loss(builder, ids, ull__zoo_layer_norm(builder, x, "ln_f"), tokens);
