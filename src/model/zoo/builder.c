@@ -84,9 +84,9 @@ ull__value_id ull__zoo_input(ull__zoo_builder *builder, const ull__model_input *
                                            input->dtype, &input->shape, &id))) {
     return ULL__NONE;
   }
-  keep(builder, ull__vector_push(&builder->inputs, *input));
-  builder->inputs.items[builder->inputs.count - 1].name =
-      ull__graph_value(builder->graph, id)->name;
+  ull__model_input own = *input;
+  own.name = ull__graph_value(builder->graph, id)->name;
+  keep(builder, ull__vector_push(&builder->inputs, own));
   return id;
 }
 
