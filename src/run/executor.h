@@ -59,6 +59,10 @@ void ull__executor_set_input(ull__executor *executor, uint32_t program, uint32_t
  * a failure of a kernel names the program, the instruction and its node. */
 ull_status ull__executor_run(ull__executor *executor, uint32_t program);
 
+/* Zeroes the gradients that live from step to step (totals of micro-batches): after the program
+ * that has used them up. */
+ull_status ull__executor_zero_gradients(ull__executor *executor);
+
 /* An output ("loss") of the program that ran last, in row-major order. `bytes` must be the value's.
  */
 ull_status ull__executor_read_output(ull__executor *executor, uint32_t program, const char *name,

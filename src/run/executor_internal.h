@@ -74,6 +74,8 @@ struct ull__executor {
   ull__executable *executables;
   const ull__executable *running;  /* whose times are noted */
   const ull__executable *last_run; /* whose outputs are still in the arena */
+  ull__launch *gradient_zeroes;
+  uint32_t gradient_count;
   ull__event_id *events;
   uint32_t event_count, event_capacity;
   ull__arena memory; /* tables that live as long as the executor */

@@ -188,30 +188,65 @@ static ull_status write_constant(ull__executor *executor, const ull__persistent 
 }
 
 static ull_status zero(const ull__launch_frame *frame) {
-  const ull__persistent *const *value = frame->constants;
-  memset(frame->operands[0], 0, (*value)->size_bytes);
+  const uint64_t *bytes = frame->constants;
+  memset(frame->operands[0], 0, *bytes);
   return ULL_OK;
 }
 
-static ull_status write_zeroes(ull__executor *executor, const ull__persistent *value) {
-  const ull__place place = {.slab = executor->slabs[ULL__SLAB_PERSISTENT],
-                            .offset = value->offset_bytes,
-                            .bytes = value->size_bytes};
-  const ull__launch launch = {
-      .entry = zero, .constants = &value, .places = &place, .place_count = 1, .tag = UINT32_MAX};
-  if (value->size_bytes == 0) return ULL_OK;
-  ULL__TRY(ull__device_launch(executor->device, ULL__LANE_COMPUTE, &launch));
-  return ull__device_synchronize(executor->device);
+static ull_status build_zero(ull__executor *executor, const ull__persistent *value,
+                             ull__launch *launch) {
+  ull__place *place = ull__executor_alloc(executor, 1, sizeof *place);
+  if (place == NULL) return ULL_ERROR_OUT_OF_MEMORY;
+  *place = (ull__place){.slab = executor->slabs[ULL__SLAB_PERSISTENT],
+                        .offset = value->offset_bytes,
+                        .bytes = value->size_bytes};
+  *launch = (ull__launch){.entry = zero,
+                          .constants = &place->bytes,
+                          .places = place,
+                          .place_count = 1,
+                          .tag = UINT32_MAX};
+  return ULL_OK;
+}
+
+/* Lists the launches that zero all values of a role. */
+static ull_status list_zeroes(ull__executor *executor, ull__role role, ull__launch **out,
+                              uint32_t *out_count) {
+  const ull__family *family = executor->family;
+  ull__launch *launches = ull__executor_alloc(executor, family->persistent_count, sizeof *launches);
+  if (launches == NULL) return ULL_ERROR_OUT_OF_MEMORY;
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < family->persistent_count; i++) {
+    const ull__persistent *value = &family->persistents[i];
+    if (value->role != role || value->size_bytes == 0) continue;
+    ULL__TRY(build_zero(executor, value, &launches[count++]));
+  }
+  *out = launches;
+  *out_count = count;
+  return ULL_OK;
+}
+
+static ull_status run_all(ull__executor *executor, const ull__launch *launches, uint32_t count) {
+  ull_status status = ULL_OK;
+  for (uint32_t i = 0; i < count && status == ULL_OK; i++) {
+    status = ull__device_launch(executor->device, ULL__LANE_COMPUTE, &launches[i]);
+  }
+  return status == ULL_OK ? ull__device_synchronize(executor->device) : status;
+}
+
+ull_status ull__executor_zero_gradients(ull__executor *executor) {
+  return run_all(executor, executor->gradient_zeroes, executor->gradient_count);
 }
 
 ull_status ull__executor_fill_persistents(ull__executor *executor) {
+  ull__launch *states;
+  uint32_t state_count;
   for (uint32_t i = 0; i < executor->family->persistent_count; i++) {
     const ull__persistent *value = &executor->family->persistents[i];
-    if (value->role == ULL__ROLE_CONSTANT) {
-      ULL__TRY(write_constant(executor, value));
-    } else if (value->role == ULL__ROLE_OPTIMIZER_STATE || value->role == ULL__ROLE_GRADIENT) {
-      ULL__TRY(write_zeroes(executor, value));
-    }
+    if (value->role == ULL__ROLE_CONSTANT) ULL__TRY(write_constant(executor, value));
   }
-  return ULL_OK;
+  ULL__TRY(list_zeroes(executor, ULL__ROLE_OPTIMIZER_STATE, &states, &state_count));
+  ULL__TRY(run_all(executor, states, state_count));
+  ULL__TRY(list_zeroes(executor, ULL__ROLE_GRADIENT, &executor->gradient_zeroes,
+                       &executor->gradient_count));
+  return ull__executor_zero_gradients(executor);
 }

@@ -416,6 +416,22 @@ static void values_are_read_and_written_by_name(void **state) {
   in_every_mode(values_of);
 }
 
+static void gradients_are_zeroed_alone(void **state) {
+  (void)state;
+  fixture *f = make("sim:1MiB@8GB/s");
+  f->persistents[1].role = ULL__ROLE_GRADIENT; /* m */
+  start(f, true);
+  assert_int_equal(ull__executor_run(f->executor, 0), ULL_OK);
+  check_value(f, "m", 7, 15);
+  uint64_t calls = ull__alloc_count().calls;
+  assert_int_equal(ull__executor_zero_gradients(f->executor), ULL_OK);
+  assert_int_equal(ull__alloc_count().calls, calls);
+  check_value(f, "m", 7, 0);
+  check_value(f, "w", 7, -14);
+  check_value(f, "c", 7, 100);
+  finish(f);
+}
+
 /* ---- counts ---- */
 
 static void counts_of(fixture *f) {
@@ -708,6 +724,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(programs_give_their_numbers_in_every_mode),
       cmocka_unit_test(values_are_read_and_written_by_name),
+      cmocka_unit_test(gradients_are_zeroed_alone),
       cmocka_unit_test(bytes_are_counted_from_what_runs),
       cmocka_unit_test(counts_do_not_believe_the_plan),
       cmocka_unit_test(runs_allocate_nothing),
