@@ -70,7 +70,7 @@ static ull_status refuse_names(const loading *l, const char *name, uint32_t coun
   if (count == 1) {
     ull__fail(ULL_ERROR_MISMATCH, "%s %s: %.128s", path, what, name);
   } else {
-    ull__fail(ULL_ERROR_MISMATCH, "%s %s: %.128s and %u others", path, what, name, count - 1);
+    ull__fail(ULL_ERROR_MISMATCH, "%s %s: %.128s and %u more", path, what, name, count - 1);
   }
   ull__error_holder("%s", name);
   return ull__error_change("--partial loads what both have");
