@@ -78,8 +78,9 @@ ull_status ull__executor_write_value(ull__executor *executor, const char *name, 
                                      uint64_t bytes);
 
 /* Host address of a slab that the host can touch (the loader's; on a cpu all), and its bytes; NULL
- * for others and for slabs of 0 bytes. */
-void *ull__executor_slab(const ull__executor *executor, ull__slab_kind slab, uint64_t *bytes);
+ * for others and for slabs of 0 bytes. The arena may be written between runs: outputs of the last
+ * run are lost then. */
+void *ull__executor_slab(ull__executor *executor, ull__slab_kind slab, uint64_t *bytes);
 
 /* ---- measuring ---- */
 

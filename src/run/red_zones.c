@@ -6,8 +6,9 @@
  * found beforehand, from all buffers alive at that instruction. Slabs end at guard pages, so what
  * has no neighbour faults.
  *
- * A range that another lane than compute will write may be written before its turn in the list: it
- * counts as somebody's from the start. */
+ * Only the compute lane is checked, and in its own time: elsewhere an instruction may run beside
+ * later ones. A range that another lane will write may be written before its turn in the list, so
+ * it counts as somebody's from the start. */
 #include "base/error.h"
 #include "run/executor_internal.h"
 
@@ -128,6 +129,7 @@ ull_status ull__red_zones_build(ull__executor *executor, ull__executable *execut
   for (uint32_t s = 0; s < executable->program->instruction_count; s++) {
     ull__step *step = &executable->steps[s];
     zone_list list;
+    if (step->lane != ULL__LANE_COMPUTE) continue;
     find_zones(executor, executable, s, &list);
     uint32_t launches = (list.count + ULL__MAX_OPERANDS - 1) / ULL__MAX_OPERANDS;
     step->checks = ull__executor_alloc(executor, launches, sizeof *step->checks);

@@ -53,6 +53,7 @@ static ull_status run_part(ull_trainer *t, int program, void *const *arrays, uin
 static ull_status run_parts(ull_trainer *t, void *const *arrays, uint64_t samples, double *loss,
                             double *correct) {
   uint64_t micro = (uint64_t)t->job->micro_batch;
+  if (t->programs.update >= 0) ULL__TRY(ull__executor_zero_gradients(t->executor));
   for (uint64_t first = 0; first < samples;) {
     uint64_t part = samples - first < micro ? samples - first : micro;
     int program = part == micro ? t->programs.train : t->programs.tail;
