@@ -1,11 +1,10 @@
-/* The independent checker: replays programs symbolically, knowing only what a family says.
+/* The independent checker: replays programs symbolically, sharing nothing with the planner.
  *
- * Nothing is shared with the planner. Every value of the graph stands for one content of bytes
- * (updates make new values, so a value is also a version); views show the bytes of what they view.
- * The replay follows which value each buffer holds. An instruction may read a buffer only while it
- * holds the very value that the graph names, which covers dead, missing, stale and mixed-up reads
- * alike. Places are checked by a sweep over births and deaths, order between lanes by the
- * instructions that each lane knows to be complete. */
+ * Every value of the graph stands for one content of bytes (updates make new values, so a value is
+ * also a version); views show the bytes of what they view. An instruction may read a buffer only
+ * while it holds the very value that the graph names: neither dead nor missing, stale or another.
+ * Places are checked by a sweep over births and deaths, order between lanes by what each
+ * instruction knows to be complete. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,9 +26,9 @@ typedef struct replay {
   ull__value_id *content; /* by buffer: the value it holds; ULL__NONE = nothing that may be read */
   bool *used;             /* by buffer: something was put here */
   uint32_t *runs;         /* by node */
-  uint32_t (*done)[ULL__LANE_COUNT]; /* by instruction: all of a lane before this index is complete
-                                        when it starts */
-  uint32_t *previous;                /* by instruction: the one before it on its lane */
+  /* by instruction: all of a lane before this index is complete when it starts */
+  uint32_t (*done)[ULL__LANE_COUNT];
+  uint32_t *previous; /* by instruction: the one before it on its lane */
   uint32_t last[ULL__LANE_COUNT];
   uint32_t now;
 } replay;
@@ -110,7 +109,6 @@ typedef struct live_ranges {
   size_t count;
 } live_ranges;
 
-/* Index of the first live range that does not lie before the buffer's offset. */
 static size_t find_range(const live_ranges *live, const ull__buffer *b) {
   size_t low = 0, high = live->count;
   while (low < high) {
@@ -238,7 +236,7 @@ static uint32_t operand_count(const ull__instruction *i) {
   return i->input_count + i->output_count + i->has_workspace;
 }
 
-/* Whether two instructions touch the same bytes, one of them writing. */
+/* Whether two touch the same bytes, one of them writing. */
 static bool clash(const replay *r, const ull__instruction *a, const ull__instruction *b) {
   for (uint32_t x = 0; x < operand_count(a); x++) {
     for (uint32_t y = 0; y < operand_count(b); y++) {
@@ -431,8 +429,7 @@ static ull_status check_end(const replay *r) {
     if (output->value != value || output->buffer >= r->program->buffer_count)
       return fail_program(r, "output %s is not the graph's", output->name);
     ull__value_id held = r->content[output->buffer];
-    const ull__buffer *b = &r->program->buffers[output->buffer];
-    bool alive = b->last == r->program->instruction_count - 1;
+    bool alive = r->program->buffers[output->buffer].last == r->program->instruction_count - 1;
     if (!alive || held == ULL__NONE || r->shown[held] != r->shown[value])
       return fail_program(r, "output %s is not in its buffer at the end, which holds %s",
                           output->name, alive ? value_name(r, held) : "nothing");
@@ -469,8 +466,9 @@ static ull_status check_program(const ull__family *family, const ull__program *p
   r.used = ull__arena_alloc(&memory, program->buffer_count, sizeof *r.used);
   r.done = ull__arena_alloc(&memory, program->instruction_count, sizeof *r.done);
   r.previous = ull__arena_alloc(&memory, program->instruction_count, sizeof *r.previous);
-  bool enough = r.shown && r.runs && r.content && r.used && r.done && r.previous;
-  ull_status status = enough ? replay_program(&r, names) : ULL_ERROR_OUT_OF_MEMORY;
+  ull_status status = ULL_ERROR_OUT_OF_MEMORY;
+  if (r.shown && r.runs && r.content && r.used && r.done && r.previous)
+    status = replay_program(&r, names);
   ull__arena_free(&memory);
   return status;
 }
