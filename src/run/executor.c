@@ -144,8 +144,12 @@ void ull__executor_set_input(ull__executor *executor, uint32_t program, uint32_t
 void *ull__executor_slab(ull__executor *executor, ull__slab_kind slab, uint64_t *bytes) {
   *bytes = executor->has_slab[slab] ? executor->family->slabs[slab].bytes : 0;
   if (!executor->has_slab[slab]) return NULL;
-  executor->is_unclean = executor->is_unclean || slab == ULL__SLAB_ARENA;
-  return ull__device_host_pointer(executor->device, executor->slabs[slab]);
+  void *memory = ull__device_host_pointer(executor->device, executor->slabs[slab]);
+  if (memory != NULL && slab == ULL__SLAB_ARENA) {
+    executor->is_unclean = true;
+    executor->last_run = NULL;
+  }
+  return memory;
 }
 
 /* ---- a run ---- */

@@ -66,7 +66,7 @@ struct ull__executor {
   ull__device *device;
   bool has_poison;
   bool records_times;
-  bool is_unclean; /* a run failed: the arena holds what it left */
+  bool is_unclean; /* the arena holds what a failed run or somebody else left */
   ull__slab_id slabs[ULL__SLAB_KINDS];
   bool has_slab[ULL__SLAB_KINDS];
   uint64_t committed_bytes[ULL__TIER_COUNT];

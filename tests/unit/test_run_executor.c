@@ -583,6 +583,20 @@ static void stray_writes_name_their_instruction(void **state) {
   }
 }
 
+static void the_arena_may_be_written_between_runs(void **state) {
+  (void)state;
+  fixture *f = make("cpu");
+  float loss[N];
+  uint64_t bytes;
+  start(f, true);
+  assert_int_equal(ull__executor_run(f->executor, 0), ULL_OK);
+  memset(ull__executor_slab(f->executor, ULL__SLAB_ARENA, &bytes), 0, PAGE);
+  assert_int_equal(ull__executor_read_output(f->executor, 0, "loss", loss, sizeof loss),
+                   ULL_ERROR_INVALID);
+  assert_int_equal(ull__executor_run(f->executor, 0), ULL_OK);
+  finish(f);
+}
+
 static void red_zones_are_off_without_poison(void **state) {
   (void)state;
   fixture *f = make("cpu");
@@ -733,6 +747,7 @@ int main(void) {
       cmocka_unit_test(what_is_not_written_is_nan),
       cmocka_unit_test(what_is_dead_is_nan),
       cmocka_unit_test(stray_writes_name_their_instruction),
+      cmocka_unit_test(the_arena_may_be_written_between_runs),
       cmocka_unit_test(red_zones_are_off_without_poison),
       cmocka_unit_test(the_environment_switches_poison_on),
       cmocka_unit_test(a_failure_names_program_instruction_and_node),
