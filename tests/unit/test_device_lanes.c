@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -299,6 +300,53 @@ static void wrong_work_is_refused_by_the_call(void **state) {
   on_every_device(wrong_work_on);
 }
 
+static void break_launch(ull__device *device, int n, const char *holder) {
+  ull__slab_id slab;
+  assert_int_equal(ull__device_allocate(device, ULL__TIER_HOST, 64, &slab), ULL_OK);
+  const ull__place place = {.slab = slab, .bytes = 64};
+  static unsigned char memory[64];
+  static step taken;
+  taken = (step){0};
+  step *const pointer = &taken;
+  const ull__launch launch = {.entry = take_step, .constants = &pointer, .tag = 9};
+  bool is_copy = strstr(holder, "copy") != NULL;
+  for (int i = 0; i < 10; i++) {
+    if (is_copy) {
+      assert_int_equal(ull__device_upload(device, ULL__LANE_COPY_IN, place, memory), ULL_OK);
+    } else {
+      assert_int_equal(ull__device_launch(device, ULL__LANE_COMPUTE, &launch), ULL_OK);
+    }
+    assert_int_equal(ull__device_synchronize(device), i + 1 == n ? ULL_ERROR_DEVICE : ULL_OK);
+  }
+  assert_string_equal(ull_error_last()->holder, holder);
+}
+
+static void calls_fail_on_demand(void **state) {
+  (void)state;
+  static const char *const stages[] = {"launch", "copy"};
+  for (int n = 1; n <= 10; n += 3) {
+    for (int s = 0; s < 2; s++) {
+      char fault[32], holder[64];
+      snprintf(fault, sizeof fault, "%s:%d", stages[s], n);
+      snprintf(holder, sizeof holder, "ULLAGE_FAULT=%s", fault);
+      setenv("ULLAGE_FAULT", fault, 1);
+      ull__device *device = open_device("cpu");
+      unsetenv("ULLAGE_FAULT");
+      break_launch(device, n, holder);
+      ull__device_close(device);
+    }
+  }
+  setenv("ULLAGE_FAULT", "allocate:2", 1);
+  ull__device *device = open_device("cpu");
+  unsetenv("ULLAGE_FAULT");
+  ull__slab_id slab;
+  assert_int_equal(ull__device_allocate(device, ULL__TIER_HOST, 64, &slab), ULL_OK);
+  assert_int_equal(ull__device_allocate(device, ULL__TIER_HOST, 64, &slab),
+                   ULL_ERROR_OUT_OF_MEMORY);
+  assert_int_equal(ull__device_allocate(device, ULL__TIER_HOST, 64, &slab), ULL_OK);
+  ull__device_close(device);
+}
+
 /* ---- capacity, allocation, closing ---- */
 
 typedef struct producer {
@@ -537,6 +585,7 @@ int main(void) {
       cmocka_unit_test(the_first_failure_is_kept_and_later_work_dropped),
       cmocka_unit_test(a_failure_does_not_leave_lanes_waiting),
       cmocka_unit_test(wrong_work_is_refused_by_the_call),
+      cmocka_unit_test(calls_fail_on_demand),
       cmocka_unit_test(a_full_queue_blocks_the_caller),
       cmocka_unit_test(work_allocates_nothing),
       cmocka_unit_test(closing_waits_for_work),

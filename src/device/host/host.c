@@ -41,6 +41,7 @@ static void stop_copy_workers(ull__host_device *device) {
 ull_status ull__host_create(ull__host_device *device, const ull__device_options *options,
                             uint32_t copy_worker_count) {
   device->poison = options->poison;
+  ull__faults_read(device);
   ULL__TRY(ull__compute_acquire(options->threads, &device->compute, &device->base.threads));
   ull_status status = start_copy_workers(device, copy_worker_count);
   if (status != ULL_OK) {

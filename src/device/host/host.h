@@ -71,6 +71,14 @@ typedef struct ull__event {
   uint64_t time_ns;
 } ull__event;
 
+/* Calls that can be made to fail; see faults.c. */
+typedef enum ull__fault_stage {
+  ULL__FAULT_LAUNCH,
+  ULL__FAULT_COPY,
+  ULL__FAULT_ALLOCATE,
+  ULL__FAULT_COUNT
+} ull__fault_stage;
+
 /* A thread and the queues it serves. `begin` runs first on the thread. */
 typedef struct ull__worker {
   pthread_t thread;
@@ -144,6 +152,8 @@ struct ull__host_device {
   bool has_failed;
   ull_error failure;
   uint32_t failed_tag;
+  uint64_t fault_at[ULL__FAULT_COUNT];
+  uint64_t calls_until_fault[ULL__FAULT_COUNT]; /* 0 = never; under the lock */
 };
 
 /* ---- host.c: creation and the calls of the backend table that do not depend on the memory ---- */
@@ -235,6 +245,14 @@ void ull__queue_commit(ull__lane_queue *queue);
 void ull__wake_workers(ull__host_device *device);
 /* With the lock held: waits until something has finished. */
 void ull__await_progress(ull__host_device *device);
+
+/* ---- faults.c ---- */
+
+void ull__faults_read(ull__host_device *device);
+/* With the lock held: counts one call; true for the one that shall fail. */
+bool ull__fault_is_due(ull__host_device *device, ull__fault_stage stage);
+/* Fills the record; returns its status. */
+ull_status ull__fault_fail(const ull__host_device *device, ull__fault_stage stage);
 
 /* ---- execute.c ---- */
 

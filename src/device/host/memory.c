@@ -92,6 +92,9 @@ ull_status ull__host_allocate(ull__device *base, ull__tier tier, uint64_t bytes,
   ULL__TRY(check_tier(device, tier));
   ULL__TRY(check_capacity(device, counted_tier(device, tier), bytes));
   ULL__TRY(find_unused(device, &id));
+  if (ull__fault_is_due(device, ULL__FAULT_ALLOCATE)) {
+    return ull__fault_fail(device, ULL__FAULT_ALLOCATE);
+  }
   ull__host_slab slab = {.used = true, .tier = tier, .bytes = bytes};
   ULL__TRY(device->map(&slab));
   if (device->poison) memset(slab.address, 0xFF, bytes);

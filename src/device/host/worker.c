@@ -126,15 +126,28 @@ static bool is_activity(const ull__command *command) {
   return command->kind <= ULL__COMMAND_DOWNLOAD;
 }
 
+/* With the lock held. */
+static bool must_fail(ull__host_device *device, const ull__command *command) {
+  if (!is_activity(command)) return false;
+  bool is_launch = command->kind == ULL__COMMAND_LAUNCH;
+  return ull__fault_is_due(device, is_launch ? ULL__FAULT_LAUNCH : ULL__FAULT_COPY);
+}
+
+static ull_status fail(const ull__host_device *device, const ull__command *command) {
+  bool is_launch = command->kind == ULL__COMMAND_LAUNCH;
+  return ull__fault_fail(device, is_launch ? ULL__FAULT_LAUNCH : ULL__FAULT_COPY);
+}
+
 /* Launches, copies, poison: dropped after a failure. Entered and left with the lock held. */
 static void run_work(ull__lane_queue *queue, const ull__command *command) {
   ull__host_device *device = queue->device;
   bool is_observed = is_activity(command) && device->observer != NULL;
   if (!device->has_failed) {
     uint64_t cost_ns = 0, begin_ns = queue->virtual_ns;
+    bool must_break = must_fail(device, command);
     ull__schedule_unlock();
     if (is_observed && !device->has_virtual_clock) begin_ns = ull__clock_now_ns();
-    ull_status status = ull__execute(queue, command, &cost_ns);
+    ull_status status = must_break ? fail(device, command) : ull__execute(queue, command, &cost_ns);
     uint64_t end_ns = begin_ns + cost_ns;
     if (is_observed && !device->has_virtual_clock) end_ns = ull__clock_now_ns();
     if (is_observed && status == ULL_OK) observe(queue, command, begin_ns, end_ns);
