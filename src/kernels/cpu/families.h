@@ -9,6 +9,7 @@
 #define ULL__CPU_FAMILIES(XX) \
   XX(view)                    \
   XX(onednn_convolution)      \
+  XX(convolution)             \
   XX(onednn_matmul)           \
   XX(elementwise)             \
   XX(linear)                  \

@@ -278,12 +278,6 @@ uint64_t ull__onednn_scratchpad_bytes(const_dnnl_primitive_desc_t descriptor) {
   return bytes;
 }
 
-static uint64_t hidden_bytes(const onednn_kernel *kernel) {
-  bool packs = strstr(ull__onednn_implementation(kernel->descriptor), "gemm") != NULL;
-  uint64_t team = (uint64_t)kernel->onednn->threads;
-  return ULL__ONEDNN_HIDDEN_BYTES + (packs ? team * ULL__ONEDNN_HIDDEN_PACKING_BYTES : 0);
-}
-
 static ull_status fill_kernel(onednn_kernel *made, const ull__onednn_argument *arguments,
                               uint32_t count, uint32_t workspace_operand, ull__kernel *kernel) {
   for (uint32_t i = 0; i < count; i++) {
@@ -298,7 +292,7 @@ static ull_status fill_kernel(onednn_kernel *made, const ull__onednn_argument *a
   kernel->entry = run_kernel;
   kernel->constants = made;
   kernel->prepare = prepare_kernel;
-  kernel->hidden_bytes = hidden_bytes(made);
+  kernel->hidden_bytes = ULL__ONEDNN_HIDDEN_BYTES;
   snprintf(kernel->implementation, sizeof kernel->implementation, "onednn:%.50s",
            ull__onednn_implementation(made->descriptor));
   return ULL_OK;
@@ -319,13 +313,11 @@ ull_status ull__onednn_kernel_create(ull__cpu *cpu, dnnl_primitive_desc_t descri
   return fill_kernel(made, arguments, count, workspace_operand, kernel);
 }
 
-/* The old matrix product also hides memory and keeps layouts plain for those who follow, so where
- * there is a choice it counts as slower than it is. */
+bool ull__onednn_is_generated(const char *implementation) {
+  return strncmp(implementation, "ref", 3) != 0 && strstr(implementation, "gemm:") == NULL;
+}
+
 double ull__onednn_efficiency(const char *implementation, ull__isa isa) {
-  if (strncmp(implementation, "ref", 3) == 0 || strstr(implementation, "gemm:ref") != NULL) {
-    return 0.003;
-  }
-  if (strstr(implementation, "gemm") != NULL) return isa == ULL__ISA_PORTABLE ? 0.3 : 0.05;
   bool narrow = isa == ULL__ISA_AVX512 && strstr(implementation, "avx512") == NULL;
   return narrow ? 0.42 : 0.85;
 }

@@ -4,7 +4,9 @@
  * the least predicted time, counting the reorders it would need and, several times over since
  * every later reader and the budget pay for it, the padding it adds. Blocked layouts usually win;
  * few channels and odd groups go another way. Parameters are stored as forward wants them; the
- * gradient of a weight is made as the weight is stored where an implementation can. */
+ * gradient of a weight is made as the weight is stored where an implementation can. Only generated
+ * code is taken: the library's old matrix product hides up to 4 MB a thread, its reference loops
+ * are slow, and our own product does what is left. */
 #include <stdio.h>
 #include <string.h>
 
@@ -209,6 +211,10 @@ static ull_status ask(ull__cpu *cpu, const ull__lowering_query *query, const pro
   answer a = {0};
   ULL__TRY(create_descriptor(cpu, p, c, &a.descriptor));
   if (a.descriptor == NULL) return ULL_OK;
+  if (!ull__onednn_is_generated(ull__onednn_implementation(a.descriptor))) {
+    (void)dnnl_primitive_desc_destroy(a.descriptor);
+    return ULL_OK;
+  }
   ull_status status = read_layouts(cpu, p, &a);
   if (status == ULL_OK) rank(cpu, query, p, &a);
   if (status != ULL_OK || (best->descriptor != NULL && a.rank_seconds >= best->rank_seconds)) {
