@@ -9,7 +9,7 @@
 #include "base/error.h"
 
 void ull__weights_hash_begin(ull__weights_hash *hash) {
-  *hash = (ull__weights_hash){0};
+  *hash = (ull__weights_hash){.is_first = true};
   ull__sha256_begin(&hash->sha256);
 }
 
@@ -28,7 +28,8 @@ static ull_status add_heading(ull__weights_hash *hash, const char *name, const c
   char dims[ULL__MAX_RANK * 21 + 1] = "";
   size_t used = 0;
   ULL__TRY(check_complete(hash));
-  if (strlen(name) >= sizeof hash->last_name || strcmp(name, hash->last_name) <= 0) {
+  const bool is_in_order = hash->is_first || strcmp(name, hash->last_name) > 0;
+  if (strlen(name) >= sizeof hash->last_name || !is_in_order) {
     return ULL__FAIL(ULL_ERROR_INVALID, "weights hash: %.128s may not follow %s", name,
                      hash->last_name);
   }
@@ -37,6 +38,7 @@ static ull_status add_heading(ull__weights_hash *hash, const char *name, const c
                              (long long)shape->dims[i].constant);
   }
   strcpy(hash->last_name, name);
+  hash->is_first = false;
   add_text(hash, name);
   add_text(hash, dtype);
   add_text(hash, dims);

@@ -12,7 +12,8 @@
 
 typedef struct ull__weights_hash {
   ull__sha256 sha256;
-  char last_name[256];
+  char last_name[256]; /* longer names are refused */
+  bool is_first;
   uint64_t left_bytes; /* of the current tensor */
 } ull__weights_hash;
 

@@ -10,7 +10,6 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/error.h"
-#include "base/json.h"
 
 typedef struct stored_type {
   const char *name;

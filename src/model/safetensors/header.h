@@ -2,8 +2,7 @@
 #ifndef ULL_MODEL_SAFETENSORS_HEADER_H
 #define ULL_MODEL_SAFETENSORS_HEADER_H
 
-#include <jansson.h>
-
+#include "base/json.h"
 #include "model/safetensors/safetensors.h"
 
 typedef struct ull__safetensors_header {

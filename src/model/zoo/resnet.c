@@ -2,9 +2,9 @@
  * recognition", 2015.
  *
  * resnet18, resnet34 and resnet50 have torchvision's architecture, parameter names and initial
- * values (the stride of a bottleneck is in its 3x3 convolution). resnet8 is their small relative
- * for 28x28 images: a 3x3 stem, no pooling, three stages of one block. small_resnet is the network
- * of tools/make_reference.py. */
+ * values (the stride of a bottleneck is in its 3x3 convolution). resnet8, resnet14 and resnet20 are
+ * the paper's networks for small images (6n + 2 layers): a 3x3 stem, no pooling, three stages of n
+ * blocks. small_resnet is the network of tools/make_reference.py. */
 #include "model/zoo/builder.h"
 
 typedef struct block {
@@ -112,22 +112,26 @@ const ull__zoo_row ull__zoo_resnet50 = {
 
 /* ---- small ones ---- */
 
-/* Three stages of one basic block of width, 2 width and 4 width channels, strides 1, 2, 2. */
+/* Three stages of basic blocks with width, 2 width and 4 width channels, strides 1, 2, 2. `scope`
+ * takes the stage, counted from `first`, and the block. */
 static ull__value_id add_small_stages(ull__zoo_builder *builder, ull__value_id x, const char *scope,
-                                      int first, bool is_fan_out) {
+                                      int first, int blocks, bool is_fan_out) {
   int64_t channels = ull__zoo_int(builder, "width");
   for (int stage = 0; stage < 3; stage++) {
     const int64_t width = ull__zoo_int(builder, "width") << stage;
-    const block b = {
+    block b = {
         .width = width, .out = width, .stride = stage == 0 ? 1 : 2, .is_fan_out = is_fan_out};
-    ull__zoo_enter(builder, scope, first + stage);
-    x = add_block(builder, x, channels, &b);
-    channels = width;
+    for (int i = 0; i < blocks; i++) {
+      ull__zoo_enter(builder, scope, first + stage, i);
+      x = add_block(builder, x, channels, &b);
+      channels = width;
+      b.stride = 1;
+    }
   }
   return x;
 }
 
-static void build_resnet8(ull__zoo_builder *builder) {
+static void build_paper(ull__zoo_builder *builder, int blocks) {
   const ull__zoo_conv stem = {.out = ull__zoo_int(builder, "width"),
                               .kernel = 3,
                               .stride = 1,
@@ -135,7 +139,17 @@ static void build_resnet8(ull__zoo_builder *builder) {
                               .is_fan_out = true};
   ull__value_id x = add_conv_norm(builder, ull__zoo_image(builder), "conv1", "bn1", &stem);
   x = ull__zoo_relu(builder, x, "relu");
-  add_head(builder, add_small_stages(builder, x, "layer%d.0", 1, true));
+  add_head(builder, add_small_stages(builder, x, "layer%d.%d", 1, blocks, true));
+}
+
+static void build_resnet8(ull__zoo_builder *builder) {
+  build_paper(builder, 1);
+}
+static void build_resnet14(ull__zoo_builder *builder) {
+  build_paper(builder, 2);
+}
+static void build_resnet20(ull__zoo_builder *builder) {
+  build_paper(builder, 3);
 }
 
 static void build_small_resnet(ull__zoo_builder *builder) {
@@ -143,17 +157,23 @@ static void build_small_resnet(ull__zoo_builder *builder) {
       .out = ull__zoo_int(builder, "width"), .kernel = 3, .stride = 1, .pad = 1};
   ull__value_id x = add_conv_norm(builder, ull__zoo_image(builder), "stem.0", "stem.1", &stem);
   x = ull__zoo_max_pool(builder, ull__zoo_relu(builder, x, "stem.2"), "stem.3", 2, 2, 0);
-  add_head(builder, add_small_stages(builder, x, "layers.%d", 0, false));
+  add_head(builder, add_small_stages(builder, x, "layers.%d", 0, 1, false));
 }
 
+#define PAPER_KEYS                                                  \
+  {                                                                 \
+    {"classes", 10, 1, 1e9, false}, {"image", 28, 4, 16384, false}, \
+        {"channels", 1, 1, 4096, false}, {                          \
+      "width", 32, 1, 16384, false                                  \
+    }                                                               \
+  }
+
 const ull__zoo_row ull__zoo_resnet8 = {
-    .name = "resnet8",
-    .keys = {{"classes", 10, 1, 1e9, false},
-             {"image", 28, 4, 16384, false},
-             {"channels", 1, 1, 4096, false},
-             {"width", 32, 1, 16384, false}},
-    .build = build_resnet8,
-};
+    .name = "resnet8", .keys = PAPER_KEYS, .build = build_resnet8};
+const ull__zoo_row ull__zoo_resnet14 = {
+    .name = "resnet14", .keys = PAPER_KEYS, .build = build_resnet14};
+const ull__zoo_row ull__zoo_resnet20 = {
+    .name = "resnet20", .keys = PAPER_KEYS, .build = build_resnet20};
 
 const ull__zoo_row ull__zoo_small_resnet = {
     .name = "small_resnet",

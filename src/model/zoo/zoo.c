@@ -8,8 +8,8 @@
 #include "model/zoo/builder.h"
 
 static const ull__zoo_row *const rows[] = {
-    &ull__zoo_mlp,      &ull__zoo_lenet,     &ull__zoo_resnet8,
-    &ull__zoo_resnet18, &ull__zoo_resnet34,  &ull__zoo_resnet50,
+    &ull__zoo_mlp,      &ull__zoo_lenet,     &ull__zoo_resnet8,      &ull__zoo_resnet14,
+    &ull__zoo_resnet20, &ull__zoo_resnet18,  &ull__zoo_resnet34,     &ull__zoo_resnet50,
     &ull__zoo_gpt2,     &ull__zoo_gpt2_tiny, &ull__zoo_small_resnet,
 };
 

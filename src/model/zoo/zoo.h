@@ -47,7 +47,8 @@ char *ull__zoo_choice_text(const ull__zoo_choice *choice);
 /* Builds the model of what follows `zoo:`. */
 ull_status ull__zoo_open(const char *text, const ull__model_options *options, ull__model **out);
 
-extern const ull__zoo_row ull__zoo_mlp, ull__zoo_lenet, ull__zoo_resnet8, ull__zoo_small_resnet,
-    ull__zoo_resnet18, ull__zoo_resnet34, ull__zoo_resnet50, ull__zoo_gpt2, ull__zoo_gpt2_tiny;
+extern const ull__zoo_row ull__zoo_mlp, ull__zoo_lenet, ull__zoo_resnet8, ull__zoo_resnet14,
+    ull__zoo_resnet20, ull__zoo_small_resnet, ull__zoo_resnet18, ull__zoo_resnet34,
+    ull__zoo_resnet50, ull__zoo_gpt2, ull__zoo_gpt2_tiny;
 
 #endif
