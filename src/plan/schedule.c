@@ -222,7 +222,7 @@ static void find_needed(walk *w) {
 static ull_status copy_inputs(walk *w) {
   for (ull__value_id v = 0; v < w->model->value_count; v++) {
     const ull__value *value = ull__graph_value(w->graph, v);
-    if (value->role != ULL__ROLE_INPUT) continue;
+    if (value->role != ULL__ROLE_INPUT || !w->model->read[v]) continue;
     uint32_t now = (uint32_t)w->schedule->execution_count;
     uint64_t bytes = w->model->lowered->values[v].bytes;
     ull__execution execution = {.node = ULL__NONE,

@@ -19,6 +19,7 @@ typedef struct ull__schedule_model {
   ull__value_id *root; /* whose storage a value shares through views and updates */
   bool *resident;      /* by root: lives in the persistent region */
   uint64_t *bytes;     /* by root: aligned bytes in the arena */
+  bool *read;          /* by root: some node that may run reads it */
   bool *skipped;       /* by node: views and dormant alternatives never run */
   bool *recomputable;  /* by node */
   bool *droppable; /* by root: made by a recomputable node and read by backward or by a replay */

@@ -85,6 +85,15 @@ static ull_status find_dormant(ull__schedule_model *model) {
   return enough ? ULL_OK : ULL_ERROR_OUT_OF_MEMORY;
 }
 
+static void find_read(ull__schedule_model *model) {
+  const ull__graph *graph = model->lowered->graph;
+  for (ull__node_id n = 0; n < model->node_count; n++) {
+    const ull__node *node = ull__graph_node(graph, n);
+    for (uint32_t i = 0; i < node->input_count && !model->skipped[n]; i++)
+      if (node->inputs[i] != ULL__NONE) model->read[model->root[node->inputs[i]]] = true;
+  }
+}
+
 static void find_recomputable(ull__schedule_model *model) {
   const ull__graph *graph = model->lowered->graph;
   model->forward_end = model->node_count;
@@ -114,14 +123,16 @@ ull_status ull__schedule_model_create(const ull__lowered *lowered, ull__schedule
   model->bytes = ull__alloc(values, sizeof *model->bytes);
   model->droppable = ull__alloc(values, sizeof *model->droppable);
   model->producer = ull__alloc(values, sizeof *model->producer);
+  model->read = ull__alloc(values, sizeof *model->read);
   model->skipped = ull__alloc(nodes, sizeof *model->skipped);
   model->recomputable = ull__alloc(nodes, sizeof *model->recomputable);
   if (!model->root || !model->resident || !model->bytes || !model->droppable || !model->producer ||
-      !model->skipped || !model->recomputable || find_dormant(model) != ULL_OK) {
+      !model->read || !model->skipped || !model->recomputable || find_dormant(model) != ULL_OK) {
     ull__schedule_model_destroy(model);
     return ULL_ERROR_OUT_OF_MEMORY;
   }
   find_storage(model);
+  find_read(model);
   find_recomputable(model);
   *out = model;
   return ULL_OK;
@@ -134,6 +145,7 @@ void ull__schedule_model_destroy(ull__schedule_model *model) {
   ull__free(model->bytes);
   ull__free(model->droppable);
   ull__free(model->producer);
+  ull__free(model->read);
   ull__free(model->skipped);
   ull__free(model->recomputable);
   ull__free(model);
