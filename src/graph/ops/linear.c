@@ -38,7 +38,7 @@ static ull_status infer_product(ull__inference *inference, ull__dim inner, ull__
 }
 
 static ull_status infer_linear(ull__inference *inference) {
-  ull__dim n, k;
+  ull__dim n = {0}, k = {0};
   ULL__TRY(ull__infer_floats(inference, 7));
   ULL__TRY(weight_dims(inference, 1, &n, &k));
   ULL__TRY(infer_product(inference, k, n));
@@ -46,7 +46,7 @@ static ull_status infer_linear(ull__inference *inference) {
 }
 
 static ull_status infer_linear_backward_input(ull__inference *inference) {
-  ull__dim n, k;
+  ull__dim n = {0}, k = {0};
   ULL__TRY(ull__infer_floats(inference, 3));
   ULL__TRY(weight_dims(inference, 1, &n, &k));
   return infer_product(inference, n, k);

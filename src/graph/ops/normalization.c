@@ -31,7 +31,7 @@ static ull__shape vector_of(ull__dim length) {
 }
 
 static ull_status infer_statistics(ull__inference *inference) {
-  ull__dim channels;
+  ull__dim channels = {0};
   ULL__TRY(check_eps(inference));
   ULL__TRY(ull__infer_floats(inference, 1));
   ULL__TRY(check_batched(inference, &channels));
@@ -46,7 +46,7 @@ static ull_status check_vectors(const ull__inference *inference, uint32_t first,
 }
 
 static ull_status infer_normalize(ull__inference *inference) {
-  ull__dim channels;
+  ull__dim channels = {0};
   ULL__TRY(ull__infer_floats(inference, 31));
   ULL__TRY(check_batched(inference, &channels));
   ull__infer_like(inference, 0, 0);
@@ -73,7 +73,7 @@ static ull_status infer_invstd(ull__inference *inference) {
 }
 
 static ull_status infer_batch_backward(ull__inference *inference) {
-  ull__dim channels;
+  ull__dim channels = {0};
   int64_t relu = 0;
   ULL__TRY(ull__infer_floats(inference, 63));
   ULL__TRY(ull__infer_int_between(inference, "relu", 0, 1, &relu));
