@@ -53,6 +53,8 @@ static const expected sizes[] = {
     {tiny_gpt2, 30720, 28, 0},
     {"zoo:resnet18?classes=10&image=28&channels=1", 11175370, 62, 40},
     {"zoo:resnet8", 308074, 29, 18},
+    {"zoo:resnet14", 696042, 47, 30},
+    {"zoo:resnet20", 1084010, 65, 42},
 };
 
 static void test_parameter_counts(void **state) {
@@ -250,7 +252,7 @@ typedef struct bad_text {
 } bad_text;
 
 static const bad_text bad_texts[] = {
-    {"zoo:resnet19", {0}, ULL_ERROR_USAGE, "known are: mlp, lenet", "zoo:resnet19", "zoo:resnet18"},
+    {"zoo:reznet34", {0}, ULL_ERROR_USAGE, "known are: mlp, lenet", "zoo:reznet34", "zoo:resnet34"},
     {"zoo:", {0}, ULL_ERROR_USAGE, "known are", "zoo:", ""},
     {"resnet18?image=64", {0}, ULL_ERROR_USAGE, "is no model", "", "zoo:resnet18?image=64"},
     {"", {0}, ULL_ERROR_USAGE, "is no model", "", ""},

@@ -136,14 +136,16 @@ static void build_gpt2(ull__zoo_builder *builder) {
   add_loss(builder, ids, ull__zoo_layer_norm(builder, x, "ln_f"), tokens);
 }
 
-#define GPT2_KEYS(layers_, heads_, width_, vocab_, positions_, seq_)                    \
-  {                                                                                     \
-    {"layers", layers_, 1, 1024, false}, {"heads", heads_, 1, 65536, false},            \
-        {"width", width_, 1, 0x1p24, false}, {"vocab", vocab_, 1, 0x1p31, false},       \
-        {"positions", positions_, 1, 0x1p31, false}, {"seq", seq_, 2, 0x1p31, false}, { \
-      "dropout", 0, 0, 0.999, true                                                      \
-    }                                                                                   \
-  }
+/* clang-format off */
+#define GPT2_KEYS(layers_, heads_, width_, vocab_, positions_, seq_) \
+  {{"layers", layers_, 1, 1024, false},                              \
+   {"heads", heads_, 1, 65536, false},                               \
+   {"width", width_, 1, 0x1p24, false},                              \
+   {"vocab", vocab_, 1, 0x1p31, false},                              \
+   {"positions", positions_, 1, 0x1p31, false},                      \
+   {"seq", seq_, 2, 0x1p31, false},                                  \
+   {"dropout", 0, 0, 0.999, true}}
+/* clang-format on */
 
 const ull__zoo_row ull__zoo_gpt2 = {
     .name = "gpt2", .keys = GPT2_KEYS(12, 12, 768, 50257, 1024, 1024), .build = build_gpt2};

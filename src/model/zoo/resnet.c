@@ -3,8 +3,9 @@
  *
  * resnet18, resnet34 and resnet50 have torchvision's architecture, parameter names and initial
  * values (the stride of a bottleneck is in its 3x3 convolution). resnet8, resnet14 and resnet20 are
- * the paper's networks for small images (6n + 2 layers): a 3x3 stem, no pooling, three stages of n
- * blocks. small_resnet is the network of tools/make_reference.py. */
+ * built as the paper's for small images (6n + 2 layers): a 3x3 stem, no pooling, three stages of n
+ * blocks, but wider and with 1x1 convolutions as shortcuts. small_resnet is the network of
+ * tools/make_reference.py. */
 #include "model/zoo/builder.h"
 
 typedef struct block {
@@ -96,12 +97,12 @@ static void build_resnet50(ull__zoo_builder *builder) {
   build_torchvision(builder, (const int[]){3, 4, 6, 3}, true);
 }
 
-#define TORCHVISION_KEYS                                                 \
-  {                                                                      \
-    {"classes", 1000, 1, 1e9, false}, {"image", 224, 8, 16384, false}, { \
-      "channels", 3, 1, 4096, false                                      \
-    }                                                                    \
-  }
+/* clang-format off */
+#define TORCHVISION_KEYS            \
+  {{"classes", 1000, 1, 1e9, false}, \
+   {"image", 224, 8, 16384, false}, \
+   {"channels", 3, 1, 4096, false}}
+/* clang-format on */
 
 const ull__zoo_row ull__zoo_resnet18 = {
     .name = "resnet18", .keys = TORCHVISION_KEYS, .build = build_resnet18};
@@ -160,13 +161,13 @@ static void build_small_resnet(ull__zoo_builder *builder) {
   add_head(builder, add_small_stages(builder, x, "layers.%d", 0, 1, false));
 }
 
-#define PAPER_KEYS                                                  \
-  {                                                                 \
-    {"classes", 10, 1, 1e9, false}, {"image", 28, 4, 16384, false}, \
-        {"channels", 1, 1, 4096, false}, {                          \
-      "width", 32, 1, 16384, false                                  \
-    }                                                               \
-  }
+/* clang-format off */
+#define PAPER_KEYS                 \
+  {{"classes", 10, 1, 1e9, false},  \
+   {"image", 28, 4, 16384, false},  \
+   {"channels", 1, 1, 4096, false}, \
+   {"width", 32, 1, 16384, false}}
+/* clang-format on */
 
 const ull__zoo_row ull__zoo_resnet8 = {
     .name = "resnet8", .keys = PAPER_KEYS, .build = build_resnet8};
