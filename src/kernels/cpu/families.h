@@ -17,6 +17,8 @@
   XX(pooling)                 \
   XX(loss)                    \
   XX(optimizer)               \
+  XX(embedding)               \
+  XX(attention)               \
   /* end */
 /* clang-format on */
 
