@@ -41,45 +41,68 @@ static int64_t channel_offset(const ull__geometry *g, int64_t channel) {
   return channel / block * (int64_t)g->block_stride + channel % block;
 }
 
-/* A position's sample, row and column, stepped along. */
-typedef struct position {
-  int64_t n, i, j;
-} position;
+/* A run of positions in one output row: [at, at + length) of the tile are columns j, j + 1, ... */
+typedef struct run {
+  int64_t at, length, n, i, j;
+} run;
 
-static position position_at(const ull__convolution *c, int64_t t) {
-  int64_t plane = c->out_height * c->out_width;
-  return (position){t / plane, t % plane / c->out_width, t % c->out_width};
+static run run_at(const tile *t, int64_t at) {
+  const ull__convolution *c = t->c;
+  int64_t position = t->first + at, plane = c->out_height * c->out_width;
+  run r = {.at = at, .n = position / plane, .i = position % plane / c->out_width};
+  r.j = position % c->out_width;
+  r.length = smaller(c->out_width - r.j, t->count - at);
+  return r;
 }
 
-static void step(const ull__convolution *c, position *p) {
-  if (++p->j < c->out_width) return;
-  p->j = 0;
-  if (++p->i < c->out_height) return;
-  p->i = 0;
-  p->n++;
+/* The part of a run that meets x, and where: the rest meets padding. */
+typedef struct meeting {
+  int64_t begin, end; /* in the run */
+  int64_t offset;     /* in a channel of x, of `begin` */
+  int64_t stride;
+} meeting;
+
+static int64_t clamp(int64_t value, int64_t low, int64_t high) {
+  return larger(low, smaller(value, high));
 }
 
-/* Offset in a channel of x of the element that window row (kernel row, kernel column) meets at a
- * position, or -1 outside. */
-static int64_t met_element(const ull__convolution *c, const position *p, int64_t row,
-                           int64_t column) {
-  int64_t y = p->i * c->stride_h - c->pad_h + row * c->dilation_h;
-  int64_t x = p->j * c->stride_w - c->pad_w + column * c->dilation_w;
-  if (y < 0 || y >= c->height || x < 0 || x >= c->width) return -1;
-  return p->n * (int64_t)c->x.batch_stride + (y * c->width + x) * (int64_t)c->x.spatial_stride;
+static meeting meet(const ull__convolution *c, const run *r, int64_t row, int64_t column) {
+  int64_t y = r->i * c->stride_h - c->pad_h + row * c->dilation_h;
+  int64_t shift = c->pad_w - column * c->dilation_w; /* x = j * stride - shift */
+  if (y < 0 || y >= c->height) return (meeting){0};
+  int64_t first = shift <= 0 ? 0 : divide_up(shift, c->stride_w);
+  int64_t last = c->width + shift <= 0 ? 0 : divide_up(c->width + shift, c->stride_w);
+  meeting m = {.begin = clamp(first - r->j, 0, r->length),
+               .stride = c->stride_w * (int64_t)c->x.spatial_stride};
+  m.end = clamp(last - r->j, m.begin, r->length);
+  int64_t x = (r->j + m.begin) * c->stride_w - shift;
+  m.offset = r->n * (int64_t)c->x.batch_stride + (y * c->width + x) * (int64_t)c->x.spatial_stride;
+  return m;
 }
 
 /* ---- gathering and scattering ---- */
+
+static void copy_strided(const float *from, int64_t from_stride, float *to, int64_t to_stride,
+                         int64_t count) {
+  if (from_stride == 1 && to_stride == 1) {
+    memcpy(to, from, (size_t)count * sizeof *to);
+    return;
+  }
+  for (int64_t i = 0; i < count; i++) to[i * to_stride] = from[i * from_stride];
+}
 
 static void gather_window_row(const tile *t, const float *x, int64_t k) {
   const ull__convolution *c = t->c;
   int64_t area = c->kernel_h * c->kernel_w, at = k % area;
   const float *from = x + channel_offset(&c->x, t->group * c->inputs + k / area);
-  float *to = t->windows + k * t->count;
-  position p = position_at(c, t->first);
-  for (int64_t i = 0; i < t->count; i++, step(c, &p)) {
-    int64_t offset = met_element(c, &p, at / c->kernel_w, at % c->kernel_w);
-    to[i] = offset < 0 ? 0 : from[offset];
+  float *row = t->windows + k * t->count;
+  for (run r = run_at(t, 0);; r = run_at(t, r.at + r.length)) {
+    meeting m = meet(c, &r, at / c->kernel_w, at % c->kernel_w);
+    float *to = row + r.at;
+    for (int64_t i = 0; i < m.begin; i++) to[i] = 0;
+    if (m.end > m.begin) copy_strided(from + m.offset, m.stride, to + m.begin, 1, m.end - m.begin);
+    for (int64_t i = m.end; i < r.length; i++) to[i] = 0;
+    if (r.at + r.length == t->count) return;
   }
 }
 
@@ -89,18 +112,23 @@ static void gather_windows(const tile *t, const float *x) {
   for (int64_t k = 0; k < rows; k++) gather_window_row(t, x, k);
 }
 
+static void add_window_row(const tile *t, float *to, const float *row, int64_t at) {
+  const ull__convolution *c = t->c;
+  for (run r = run_at(t, 0);; r = run_at(t, r.at + r.length)) {
+    meeting m = meet(c, &r, at / c->kernel_w, at % c->kernel_w);
+    const float *from = row + r.at;
+    for (int64_t i = m.begin; i < m.end; i++) to[m.offset + (i - m.begin) * m.stride] += from[i];
+    if (r.at + r.length == t->count) return;
+  }
+}
+
 /* All rows of one channel, so that no two threads add to one element. */
 static void add_channel_windows(const tile *t, float *dx, int64_t channel) {
   const ull__convolution *c = t->c;
   int64_t area = c->kernel_h * c->kernel_w;
   float *to = dx + channel_offset(&c->x, t->group * c->inputs + channel);
   for (int64_t at = 0; at < area; at++) {
-    const float *from = t->windows + (channel * area + at) * t->count;
-    position p = position_at(c, t->first);
-    for (int64_t i = 0; i < t->count; i++, step(c, &p)) {
-      int64_t offset = met_element(c, &p, at / c->kernel_w, at % c->kernel_w);
-      if (offset >= 0) to[offset] += from[i];
-    }
+    add_window_row(t, to, t->windows + (channel * area + at) * t->count, at);
   }
 }
 
@@ -109,9 +137,14 @@ static void add_windows(const tile *t, float *dx) {
   for (int64_t channel = 0; channel < t->c->inputs; channel++) add_channel_windows(t, dx, channel);
 }
 
-static int64_t output_offset(const ull__convolution *c, int64_t t) {
-  int64_t plane = c->out_height * c->out_width;
-  return t / plane * (int64_t)c->y.batch_stride + t % plane * (int64_t)c->y.spatial_stride;
+/* Positions of the tile from `at` on that lie in one sample, and the offset of the first in a
+ * channel of y. */
+static int64_t sample_run(const tile *t, int64_t at, int64_t *offset) {
+  const ull__convolution *c = t->c;
+  int64_t plane = c->out_height * c->out_width, position = t->first + at;
+  *offset = position / plane * (int64_t)c->y.batch_stride +
+            position % plane * (int64_t)c->y.spatial_stride;
+  return smaller(plane - position % plane, t->count - at);
 }
 
 static void gather_side(const tile *t, const float *dy) {
@@ -119,8 +152,10 @@ static void gather_side(const tile *t, const float *dy) {
   PARALLEL_FOR(c->outputs * t->count > ENOUGH_ELEMENTS)
   for (int64_t o = 0; o < c->outputs; o++) {
     const float *from = dy + channel_offset(&c->y, t->group * c->outputs + o);
-    for (int64_t i = 0; i < t->count; i++) {
-      t->side[o * t->count + i] = from[output_offset(c, t->first + i)];
+    for (int64_t at = 0, length, offset; at < t->count; at += length) {
+      length = sample_run(t, at, &offset);
+      copy_strided(from + offset, (int64_t)c->y.spatial_stride, t->side + o * t->count + at, 1,
+                   length);
     }
   }
 }
@@ -130,10 +165,11 @@ static void scatter_side(const tile *t, const float *bias, float *y) {
   PARALLEL_FOR(c->outputs * t->count > ENOUGH_ELEMENTS)
   for (int64_t o = 0; o < c->outputs; o++) {
     int64_t channel = t->group * c->outputs + o;
-    float *to = y + channel_offset(&c->y, channel);
-    for (int64_t i = 0; i < t->count; i++) {
-      float sum = t->side[o * t->count + i];
-      to[output_offset(c, t->first + i)] = bias != NULL ? sum + bias[channel] : sum;
+    float *to = y + channel_offset(&c->y, channel), *side = t->side + o * t->count;
+    for (int64_t i = 0; bias != NULL && i < t->count; i++) side[i] += bias[channel];
+    for (int64_t at = 0, length, offset; at < t->count; at += length) {
+      length = sample_run(t, at, &offset);
+      copy_strided(side + at, 1, to + offset, (int64_t)c->y.spatial_stride, length);
     }
   }
 }
