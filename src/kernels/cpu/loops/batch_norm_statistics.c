@@ -25,11 +25,17 @@ typedef struct lane_chunk {
   int64_t rows, stride, lanes;
 } lane_chunk;
 
+/* Vector `v` of row `r`, zeros beyond the lanes that there are. */
+INLINE vfloat load_lanes(const lane_chunk *c, int64_t r, int v) {
+  int64_t left = c->lanes - v * LANES;
+  return left > 0 ? load_some(c->first + r * c->stride + v * LANES, left) : (vfloat){0};
+}
+
 INLINE void chunk_means(const lane_chunk *c, int vectors, vfloat *mean) {
   for (int v = 0; v < vectors; v++) mean[v] = (vfloat){0};
   for (int64_t r = 0; r < c->rows; r++) {
     UNROLL(4) for (int v = 0; v < vectors; v++) {
-      mean[v] += load_some(c->first + r * c->stride + v * LANES, c->lanes - v * LANES);
+      mean[v] += load_lanes(c, r, v);
     }
   }
   for (int v = 0; v < vectors; v++) mean[v] /= splat((float)c->rows);
@@ -39,7 +45,7 @@ INLINE void chunk_squares(const lane_chunk *c, int vectors, const vfloat *mean, 
   for (int v = 0; v < vectors; v++) squares[v] = (vfloat){0};
   for (int64_t r = 0; r < c->rows; r++) {
     UNROLL(4) for (int v = 0; v < vectors; v++) {
-      vfloat x = load_some(c->first + r * c->stride + v * LANES, c->lanes - v * LANES);
+      vfloat x = load_lanes(c, r, v);
       vfloat distance = x - mean[v];
       squares[v] = multiply_add(distance, distance, squares[v]);
     }
