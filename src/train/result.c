@@ -1,5 +1,6 @@
 /* What scripts read: the JSON of plan and train. Keys are promised to scripts; new ones may be
  * added. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,14 +131,6 @@ static double median_seconds(const ull_trainer *t) {
   return median;
 }
 
-static ull_status put_losses(const ull_trainer *t, json_t *object) {
-  json_t *losses = json_array();
-  ULL__TRY(ull__json_put(object, "losses", losses));
-  for (uint64_t i = 0; i < t->step && i < t->history; i++)
-    ULL__TRY(ull__json_append(losses, ull__json_real(t->losses[i])));
-  return ULL_OK;
-}
-
 /* Seconds of a step by operator, from the executor's own clock. */
 static ull_status put_operator_seconds(const ull_trainer *t, json_t *object) {
   const ull__program *program = &t->job->plan->family->programs[t->programs.train];
@@ -171,7 +164,6 @@ static ull_status put_measured(const ull_trainer *t, json_t *object) {
 static ull_status put_results(ull_trainer *t, json_t *object) {
   double seconds = t->total_seconds;
   ULL__TRY(put_measured(t, object));
-  ULL__TRY(put_losses(t, object));
   ULL__TRY(ull__json_put(object, "steps_run", json_integer((json_int_t)t->step)));
   ULL__TRY(ull__json_put(object, "resumed_from_step", json_integer(0)));
   ULL__TRY(ull__json_put(object, "weights",
@@ -191,10 +183,44 @@ static ull_status put_results(ull_trainer *t, json_t *object) {
   return put_operator_seconds(t, object);
 }
 
+/* A loss takes 24 characters and a comma at most; it is finite, or its step had failed. */
+#define LOSS_CHARACTERS 28
+
+static size_t write_loss(char *text, double loss) {
+  int written = snprintf(text, LOSS_CHARACTERS, "%.17g", loss);
+  bool whole = !strpbrk(text, ".e");
+  if (whole) written += snprintf(text + written, LOSS_CHARACTERS - (size_t)written, ".0");
+  return (size_t)written;
+}
+
+/* The line with the losses as its last key: one allocation however many there are, so that a longer
+ * run makes no more calls than a short one. */
+static char *add_losses(const ull_trainer *t, const char *line) {
+  static const char key[] = ",\"losses\":[";
+  uint64_t count = t->step < t->history ? t->step : t->history;
+  size_t length = strlen(line) - 1; /* without the brace */
+  char *text = ull__alloc(length + sizeof key + count * LOSS_CHARACTERS + 3, 1), *end = text;
+  if (!text) return NULL;
+  memcpy(end, line, length);
+  memcpy(end += length, key, sizeof key - 1);
+  end += sizeof key - 1;
+  for (uint64_t i = 0; i < count; i++) {
+    if (i > 0) *end++ = ',';
+    end += write_loss(end, t->losses[i]);
+  }
+  memcpy(end, "]}", 3);
+  return text;
+}
+
 const char *ull_trainer_result_json(ull_trainer *t) {
   ull__json_start();
   json_t *object = json_object();
   ull_status status = object ? ull__trainer_plan_object(t, object) : ULL_ERROR_OUT_OF_MEMORY;
   if (status == ULL_OK && t->executor) status = put_results(t, object);
-  return keep_line(t, ULL__TEXT_RESULT, object, status);
+  const char *line = keep_line(t, ULL__TEXT_RESULT, object, status);
+  if (!line || !t->executor) return line;
+  char *longer = add_losses(t, line);
+  if (!longer) return NULL;
+  ull__free(t->texts[ULL__TEXT_RESULT]);
+  return t->texts[ULL__TEXT_RESULT] = longer;
 }
