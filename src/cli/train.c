@@ -1,4 +1,4 @@
-/* ullage train and ullage eval. The first interrupt ends the run after the current step with its
+/* ullage train. The first interrupt ends the run after the current step with its
  * weights saved; the second one ends the process at once. */
 #include <signal.h>
 
@@ -54,35 +54,6 @@ int cli_train(command *c) {
     ull_trainer_refuse(trainer);
     code = cli_fail(c, ull_trainer_plan_json(trainer));
   }
-  ull_trainer_destroy(trainer);
-  return code;
-}
-
-static int evaluate(command *c, ull_trainer *trainer) {
-  ull_evaluation e;
-  if (!ull_trainer_fits(trainer)) {
-    ull_trainer_refuse(trainer);
-    return cli_fail(c, ull_trainer_plan_json(trainer));
-  }
-  if (ull_trainer_start(trainer) != ULL_OK || ull_trainer_evaluate(trainer, &e) != ULL_OK)
-    return cli_fail(c, NULL);
-  fprintf(c->report, "loss %.4f", e.loss);
-  if (e.accuracy >= 0) fprintf(c->report, " · accuracy %.2f %%", 100 * e.accuracy);
-  fprintf(c->report, " · %llu samples in %.1f s\n", (unsigned long long)e.samples, e.seconds);
-  if (!c->json) return 0;
-  printf("{\"schema\":1,\"loss\":%.17g,", e.loss);
-  if (e.accuracy >= 0)
-    printf("\"accuracy\":%.17g,", e.accuracy);
-  else
-    printf("\"accuracy\":null,");
-  printf("\"samples\":%llu}\n", (unsigned long long)e.samples);
-  return 0;
-}
-
-int cli_eval(command *c) {
-  ull_trainer *trainer = NULL;
-  if (ull_trainer_create(c->config, &trainer) != ULL_OK) return cli_fail(c, NULL);
-  int code = evaluate(c, trainer);
   ull_trainer_destroy(trainer);
   return code;
 }

@@ -38,7 +38,7 @@ static ull_status bind_input(const ull__job *job, const ull__feed *feed,
     binding->maximum = input->upper - 1;
   }
   if (!input->is_image) return ULL_OK;
-  if (feed != &job->train) { /* evaluation sees what training saw */
+  if (feed != &job->train && job->train.source) { /* evaluation sees what training saw */
     for (size_t b = 0; b < job->train.binding_count; b++)
       if (strcmp(job->train.bindings[b].name, input->name) == 0)
         binding->normalize = job->train.bindings[b].normalize;
@@ -71,7 +71,7 @@ static ull_status open_source(const ull__job *job, const char *text, ull_split s
   ull_source_options options = ull_source_options_default();
   ull_synthetic_array arrays[ULL_DATA_MAX_ARRAYS] = {0};
   options.split = split;
-  options.val_split = ull_config_real(job->config, "val-split");
+  if (!job->evaluates_only) options.val_split = ull_config_real(job->config, "val-split");
   options.seed = (uint64_t)ull_config_integer(job->config, "seed");
   if (is_synthetic(text)) options.val_split = 0;
   for (uint32_t i = 0; i < job->model->input_count; i++) {
@@ -124,6 +124,10 @@ static const char *validation_text(const ull_config *config, const char *data) {
 ull_status ull__job_open_data(ull__job *job) {
   const char *data = ull_config_text(job->config, "data");
   if (!data) data = "synthetic";
+  if (job->evaluates_only) {
+    ULL__TRY(open_source(job, data, ULL_SPLIT_EVAL, &job->eval.source));
+    return fill_feed(job, false, &job->eval);
+  }
   ULL__TRY(open_source(job, data, ULL_SPLIT_TRAIN, &job->train.source));
   ULL__TRY(fill_feed(job, true, &job->train));
   const char *validation = validation_text(job->config, data);

@@ -37,6 +37,6 @@ static ull_status build_evaluation(ull__job *job, bool fuse) {
 ull_status ull__job_build_graphs(ull__job *job) {
   const char *fusion = ull_config_text(job->config, "fusion");
   bool fuse = !fusion || fusion[0] != 'o' || fusion[1] != 'f';
-  ULL__TRY(build_training(job, fuse));
+  if (!job->evaluates_only) ULL__TRY(build_training(job, fuse));
   return build_evaluation(job, fuse);
 }

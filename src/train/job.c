@@ -50,7 +50,7 @@ static void count_steps(ull__job *job) {
                          : (uint64_t)ull_config_integer(config, "epochs") * job->epoch_steps;
 }
 
-/* Rings of batch slots, one behind the other. */
+/* Rings of batch slots, one behind the other; a source that is not there takes nothing. */
 static uint64_t loader_bytes(const ull__job *job) {
   uint64_t bytes = ull__align_up(job->train.bound.total_bytes, ULL__PACKING_ALIGNMENT);
   return bytes + (job->eval.source ? job->eval.bound.total_bytes : 0);
@@ -75,7 +75,7 @@ ull_status ull__job_make_plan(ull__job *job, int64_t batch_size, int64_t micro_b
                                .kernel_bytes = job->machine.kernel_bytes,
                                .effort = (uint32_t)ull_config_integer(job->config, "effort")};
   memcpy(request.budget_bytes, job->budget_bytes, sizeof request.budget_bytes);
-  add_program(&request, "train", job->train_graph, micro_batch);
+  if (job->train_graph) add_program(&request, "train", job->train_graph, micro_batch);
   if (job->tail_batch > 0 && batch_size == job->batch_size)
     add_program(&request, "tail", job->train_graph, job->tail_batch);
   if (job->update_graph) add_program(&request, "update", job->update_graph, 1);
@@ -83,14 +83,20 @@ ull_status ull__job_make_plan(ull__job *job, int64_t batch_size, int64_t micro_b
   return ull__plan_create(&request, out);
 }
 
+static ull_status read_recipe(ull__job *job) {
+  if (job->evaluates_only) return ULL_OK;
+  count_steps(job);
+  return ull__rate_from_config(job->config, job->total_steps, job->epoch_steps, &job->rate);
+}
+
 static ull_status resolve(ull__job *job) {
+  job->evaluates_only = !ull_config_has(job->config, "opt");
   ULL__TRY(find_batch(job));
   ULL__TRY(ull__job_open_model(job->config, &job->model));
-  ULL__TRY(ull__recipe_from_config(job->config, &job->recipe));
+  if (!job->evaluates_only) ULL__TRY(ull__recipe_from_config(job->config, &job->recipe));
   ULL__TRY(ull__job_build_graphs(job));
   ULL__TRY(ull__job_open_data(job));
-  count_steps(job);
-  ULL__TRY(ull__rate_from_config(job->config, job->total_steps, job->epoch_steps, &job->rate));
+  ULL__TRY(read_recipe(job));
   ULL__TRY(ull__job_find_machine(job));
   return ull__job_make_plan(job, job->batch_size, job->micro_batch, &job->plan);
 }

@@ -24,6 +24,7 @@ typedef struct ull__feed {
 
 typedef struct ull__job {
   const ull_config *config; /* borrowed until destroy */
+  bool evaluates_only;      /* of a command that does not train: no train graph, source or recipe */
   ull__model *model;
   ull__graph *train_graph;  /* with backward and optimizer, fused; symbolic */
   ull__graph *update_graph; /* the optimizer alone, where micro-batches accumulate; else NULL */

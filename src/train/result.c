@@ -216,9 +216,10 @@ const char *ull_trainer_result_json(ull_trainer *t) {
   ull__json_start();
   json_t *object = json_object();
   ull_status status = object ? ull__trainer_plan_object(t, object) : ULL_ERROR_OUT_OF_MEMORY;
-  if (status == ULL_OK && t->executor) status = put_results(t, object);
+  bool trains = t->executor && !t->job->evaluates_only;
+  if (status == ULL_OK && trains) status = put_results(t, object);
   const char *line = keep_line(t, ULL__TEXT_RESULT, object, status);
-  if (!line || !t->executor) return line;
+  if (!line || !trains) return line;
   char *longer = add_losses(t, line);
   if (!longer) return NULL;
   ull__free(t->texts[ULL__TEXT_RESULT]);

@@ -74,25 +74,26 @@ static void set_own_inputs(ull_trainer *t) {
   }
 }
 
+static ull_status open_loader(const ull__feed *feed, unsigned char *memory, ull_loader **out) {
+  if (!feed->source) return ULL_OK;
+  ull_loader_options options = feed->options;
+  options.bindings = feed->bindings;
+  options.memory = memory;
+  options.memory_bytes = feed->bound.total_bytes;
+  return ull_loader_create(&options, out);
+}
+
 static ull_status open_loaders(ull_trainer *t) {
   uint64_t bytes = 0,
            train = ull__align_up(t->job->train.bound.total_bytes, ULL__PACKING_ALIGNMENT);
   unsigned char *memory = ull__executor_slab(t->executor, ULL__SLAB_LOADER, &bytes);
-  ull_loader_options options = t->job->train.options;
-  options.bindings = t->job->train.bindings;
-  options.memory = memory;
-  options.memory_bytes = t->job->train.bound.total_bytes;
-  ULL__TRY(ull_loader_create(&options, &t->train_loader));
-  if (!t->job->eval.source) return ULL_OK;
-  options = t->job->eval.options;
-  options.bindings = t->job->eval.bindings;
-  options.memory = memory + train;
-  options.memory_bytes = t->job->eval.bound.total_bytes;
-  return ull_loader_create(&options, &t->eval_loader);
+  ULL__TRY(open_loader(&t->job->train, memory, &t->train_loader));
+  return open_loader(&t->job->eval, memory + train, &t->eval_loader);
 }
 
 static ull_status open_history(ull_trainer *t) {
   t->history = t->job->total_steps < LONGEST_HISTORY ? t->job->total_steps : LONGEST_HISTORY;
+  if (t->history == 0) return ULL_OK;
   t->losses = ull__alloc(t->history, sizeof *t->losses);
   t->step_seconds = ull__alloc(t->history, sizeof *t->step_seconds);
   return t->losses && t->step_seconds ? ULL_OK : ULL_ERROR_OUT_OF_MEMORY;
@@ -113,6 +114,7 @@ static ull_status open_device(ull_trainer *t) {
 
 static ull_status open_folder(ull_trainer *t) {
   const ull_config *config = t->job->config;
+  if (t->job->evaluates_only) return ULL_OK;
   if (ull_config_has(config, "run") == false && ull_config_flag(config, "json")) return ULL_OK;
   return ull__run_folder_open(ull_config_text(config, "run"), t->job->model->name,
                               (ull_config *)config, &t->folder);
