@@ -87,16 +87,34 @@ static void drop_alternatives(fusion *f, ull__node_id primary) {
   f->has_alternative[primary] = false;
 }
 
-/* The node reads what ReLU's backward read, in its place; reader counts stay what they were. */
+/* The normalisation that ReLU was applied to, where it is the one that `node` differentiates. */
+static const ull__node *find_normalization(const fusion *f, const ull__node *node,
+                                           const ull__node *relu_backward) {
+  const ull__node *relu = producer_of(f, relu_backward->inputs[1]);
+  if (!relu || !is_op(relu, "relu")) return NULL;
+  const ull__node *normalize = producer_of(f, relu->inputs[0]);
+  if (!normalize || !is_op(normalize, "batch_norm_normalize")) return NULL;
+  if (normalize->inputs[0] != node->inputs[0]) return NULL;
+  for (uint32_t i = 1; i < 4; i++) {
+    if (normalize->inputs[i] != node->inputs[i + 1]) return NULL;
+  }
+  return normalize;
+}
+
+/* The node finds ReLU's mask anew from its own input and the bias, so that ReLU's output is not
+ * read. */
 static void take_in_relu(fusion *f, ull__node_id id) {
   const ull__node *node = f->graph->nodes.items[id];
   if (!is_op(node, "batch_norm_backward") || node->input_count != 5) return;
   const ull__node *relu = producer_of(f, node->inputs[1]);
   if (!relu || !is_op(relu, "relu_backward") || f->readers[node->inputs[1]] != 1) return;
-  if (relu->phase != node->phase) return;
+  const ull__node *normalize = find_normalization(f, node, relu);
+  if (relu->phase != node->phase || !normalize) return;
   f->relu[id] = f->graph->values.items[node->inputs[1]]->producer;
   drop_alternatives(f, f->relu[id]);
-  f->gone[f->relu[id]] = true;
+  drop(f, f->relu[id]);
+  f->readers[relu->inputs[0]]++;
+  f->readers[normalize->inputs[4]]++;
 }
 
 static ull_status write_with_relu(fusion *f, ull__node_id id) {
@@ -105,7 +123,7 @@ static ull_status write_with_relu(fusion *f, ull__node_id id) {
   ull__value_id inputs[6];
   for (uint32_t i = 0; i < 5; i++) inputs[i] = f->copy.values[node.inputs[i]];
   inputs[1] = f->copy.values[relu->inputs[0]];
-  inputs[5] = f->copy.values[relu->inputs[1]];
+  inputs[5] = f->copy.values[find_normalization(f, f->graph->nodes.items[id], relu)->inputs[4]];
   node.inputs = inputs;
   node.input_count = 6;
   node.attributes[ull__operator_attribute(node.op, "relu")].i = 1;

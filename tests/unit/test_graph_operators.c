@@ -107,7 +107,7 @@ static const rule_case cases[] = {
     {"batch_norm_update", "f[3] f[3] f[3] f[3]", "momentum=2", NULL, "momentum is 2"},
     {"batch_norm_invstd", "f[3]", "", "f[3]", NULL},
     {"batch_norm_backward", "f[B,3] f[B,3] f[3] f[3] f[3]", "", "f[B,3] f[3] f[3]", NULL},
-    {"batch_norm_backward", "f[B,3] f[B,3] f[3] f[3] f[3] f[B,3]", "relu=1", "f[B,3] f[3] f[3]",
+    {"batch_norm_backward", "f[B,3] f[B,3] f[3] f[3] f[3] f[3]", "relu=1", "f[B,3] f[3] f[3]",
      NULL},
     {"batch_norm_backward", "f[B,3] f[B,3] f[3] f[3] f[3]", "relu=1", NULL, "come together"},
     {"layer_norm", "f[B,5,8] f[8] f[8]", "", "f[B,5,8] f[B,5] f[B,5]", NULL},

@@ -283,7 +283,7 @@ static void relu_backward_joins_its_normalisation(void **state) {
   assert_int_equal(norm->input_count, 6);
   assert_int_equal(ull__node_int(norm, "relu"), 1);
   assert_string_equal(ull__graph_value(graph, norm->inputs[1])->name, "block.conv2.grad_input");
-  assert_string_equal(ull__graph_value(graph, norm->inputs[5])->name, "block.relu1");
+  assert_string_equal(ull__graph_value(graph, norm->inputs[5])->name, "block.bn1.bias");
   assert_int_equal(ull__graph_value(graph, norm->outputs[1])->role, ULL__ROLE_GRADIENT);
   assert_int_equal(ull__node_int(net_find_node(graph, "block.bn2.grad"), "relu"), 0);
   assert_int_equal(net_count_op(graph, "relu_backward"), 1);

@@ -72,6 +72,8 @@ static ull_status infer_invstd(ull__inference *inference) {
   return ull__infer_like_first(inference);
 }
 
+/* With relu, dy is the gradient of relu(batch_norm_normalize(x, ..., bias)): what the normalisation
+ * gave is computed again to see where it was positive. */
 static ull_status infer_batch_backward(ull__inference *inference) {
   ull__dim channels = {0};
   int64_t relu = 0;
@@ -79,12 +81,11 @@ static ull_status infer_batch_backward(ull__inference *inference) {
   ULL__TRY(ull__infer_int_between(inference, "relu", 0, 1, &relu));
   ULL__TRY(check_batched(inference, &channels));
   ULL__TRY(ull__infer_same_shape(inference, 0, 1));
-  ULL__TRY(check_vectors(inference, 2, 5, channels));
-  const bool has_output = ull__infer_input(inference, 5) != NULL;
-  if (has_output != (relu != 0)) {
-    return ull__infer_invalid(inference, "relu and the output it needs come together");
+  const bool has_bias = ull__infer_input(inference, 5) != NULL;
+  if (has_bias != (relu != 0)) {
+    return ull__infer_invalid(inference, "relu and the bias it needs come together");
   }
-  if (has_output) ULL__TRY(ull__infer_same_shape(inference, 0, 5));
+  ULL__TRY(check_vectors(inference, 2, has_bias ? 6 : 5, channels));
   ull__infer_like(inference, 0, 0);
   inference->shapes[1] = inference->shapes[2] = vector_of(channels);
   return ULL_OK;

@@ -54,7 +54,6 @@ static ull_status choose_backward(ull__cpu *cpu, const ull__lowering_query *quer
   const ull__layout *layout = channel_layout(query->input_layouts[0]);
   ull__cpu_choose_plain(query, choice);
   choice->input_layouts[0] = choice->input_layouts[1] = choice->output_layouts[0] = layout;
-  if (relu) choice->input_layouts[5] = layout;
   ULL__TRY(ull__rules_channel_rows(layout, ull__rules_input(query, 0), &norm.rows));
   choice->kernel.workspace_bytes = (uint64_t)ull__channel_scratch_bytes(&norm.rows);
   return ull__rules_finish(cpu, query, choice, "batch_norm", batch_norm_backward_entries, &norm,

@@ -46,14 +46,17 @@ static ull_status run_invstd(const ull__reference_call *call) {
   return ULL_OK;
 }
 
-/* x, dy, mean, invstd, weight, and y where ReLU's backward is joined on. */
-enum { X, DY, MEAN, INVSTD, WEIGHT, Y };
+/* x, dy, mean, invstd, weight, and the bias where ReLU's backward is joined on. */
+enum { X, DY, MEAN, INVSTD, WEIGHT, BIAS };
 
-static double masked_dy(const ull__reference_call *call, int64_t at) {
-  if (call->node.input_count <= Y || call->inputs[Y].data == NULL) {
-    return ull__get(&call->inputs[DY], at);
-  }
-  return ull__get(&call->inputs[Y], at) > 0 ? ull__get(&call->inputs[DY], at) : 0;
+static double masked_dy(const ull__reference_call *call, int64_t at, int64_t channel) {
+  const double dy = ull__get(&call->inputs[DY], at);
+  if (call->node.input_count <= BIAS || call->inputs[BIAS].data == NULL) return dy;
+  const double centred = ull__get(&call->inputs[X], at) - ull__get(&call->inputs[MEAN], channel);
+  const double normalized = centred * ull__get(&call->inputs[INVSTD], channel);
+  const double y = normalized * ull__get(&call->inputs[WEIGHT], channel) +
+                   ull__get(&call->inputs[BIAS], channel);
+  return y > 0 ? dy : 0;
 }
 
 static ull_status run_batch_backward(const ull__reference_call *call) {
@@ -66,13 +69,13 @@ static ull_status run_batch_backward(const ull__reference_call *call) {
     double sum = 0, products = 0;
     for (int64_t i = 0; i < count; i++) {
       const int64_t at = (i / axis.inner * axis.size + c) * axis.inner + i % axis.inner;
-      sum += masked_dy(call, at);
-      products += masked_dy(call, at) * (ull__get(x, at) - mean) * invstd;
+      sum += masked_dy(call, at, c);
+      products += masked_dy(call, at, c) * (ull__get(x, at) - mean) * invstd;
     }
     for (int64_t i = 0; i < count; i++) {
       const int64_t at = (i / axis.inner * axis.size + c) * axis.inner + i % axis.inner;
       const double normalized = (ull__get(x, at) - mean) * invstd;
-      const double centred = masked_dy(call, at) - (sum + normalized * products) / (double)count;
+      const double centred = masked_dy(call, at, c) - (sum + normalized * products) / (double)count;
       ull__set(&call->outputs[0], at, ull__get(&call->inputs[WEIGHT], c) * invstd * centred);
     }
     ull__set(&call->outputs[1], c, products);

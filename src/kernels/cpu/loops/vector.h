@@ -46,12 +46,14 @@ typedef double vdouble __attribute__((vector_size(8 * LANES), may_alias));
 #define SHARED_FOR PRAGMA(omp for schedule(static))
 #define SHARED_DYNAMIC_FOR PRAGMA(omp for schedule(dynamic, 1))
 #define THREAD_INDEX() ((int64_t)omp_get_thread_num())
+#define TEAM_SIZE() ((int64_t)omp_get_max_threads())
 #else
 #define PARALLEL_FOR(enough) (void)(enough);
 #define PARALLEL(enough) (void)(enough);
 #define SHARED_FOR
 #define SHARED_DYNAMIC_FOR
 #define THREAD_INDEX() ((int64_t)0)
+#define TEAM_SIZE() ((int64_t)1)
 #endif
 
 /* Elements from which a streaming loop is shared by the team. */
