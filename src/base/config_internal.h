@@ -31,4 +31,9 @@ static inline ull__setting *ull__config_setting(const ull_config *config,
   return &config->settings[option - ull__options];
 }
 
+/* Whether the configuration's command has an option of this name. */
+static inline bool ull__config_takes(const ull_config *config, const char *name) {
+  return ull__option_find(config->command, name) != NULL;
+}
+
 #endif

@@ -12,10 +12,10 @@
 #include "plan/ladder.h"
 #include "plan/program.h"
 
-#define ULL__MAX_PROGRAMS 4
+#define ULL__MAX_PROGRAMS 8
 
 typedef struct ull__program_request {
-  const char *name;        /* "train", "tail", "eval", "update" */
+  const char *name;        /* "train", "tail", "last", "update", "eval", "eval_tail" */
   const ull__graph *graph; /* symbolic, complete: with backward and optimizer where it has them */
   int64_t batch;
 } ull__program_request;

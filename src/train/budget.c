@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/byte_size.h"
+#include "base/config_internal.h"
 #include "base/error.h"
 #include "base/system_limits.h"
 #include "device/sim/sim.h"
@@ -67,7 +68,7 @@ static ull_status find_budgets(ull__job *job) {
                                       : job->shared ? UINT64_MAX
                                                     : free_bytes;
   job->budget_bytes[ULL__TIER_DISK] =
-      ull_config_has(config, "disk-memory") ? ull_config_bytes(config, "disk-memory") : 0;
+      ull__config_takes(config, "disk-memory") ? ull_config_bytes(config, "disk-memory") : 0;
   return ULL_OK;
 }
 
@@ -77,7 +78,7 @@ ull_status ull__job_find_machine(ull__job *job) {
   ULL__TRY(ull__system_limits_read("", &limits));
   job->threads = ull_config_has(config, "threads") ? (uint32_t)ull_config_integer(config, "threads")
                                                    : limits.usable_cores;
-  if (ull_config_has(config, "machine"))
+  if (ull__config_takes(config, "machine") && ull_config_has(config, "machine"))
     ULL__TRY(ull__machine_parse(ull_config_text(config, "machine"), &job->machine));
   else
     ULL__TRY(ull__machine_nominal(job->threads, &job->machine));

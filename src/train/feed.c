@@ -101,7 +101,7 @@ static ull_status fill_feed(const ull__job *job, bool training, ull__feed *feed)
   feed->options = ull_loader_options_default(feed->source);
   feed->options.bindings = feed->bindings;
   feed->options.binding_count = feed->binding_count;
-  feed->options.batch_size = (uint64_t)job->batch_size;
+  feed->options.batch_size = (uint64_t)(training ? job->batch_size : job->micro_batch);
   feed->options.seed = (uint64_t)ull_config_integer(config, "seed");
   if (ull_config_has(config, "workers"))
     feed->options.workers = (int)ull_config_integer(config, "workers");
@@ -123,25 +123,38 @@ static const char *validation_text(const ull_config *config, const char *data) {
   return has_split && !is_synthetic(data) ? data : NULL;
 }
 
+bool ull__model_can_pad(const ull__model *model) {
+  for (uint32_t i = 0; i < model->input_count; i++)
+    if (model->inputs[i].is_target && model->inputs[i].dtype == ULL_INT64) return true;
+  return false;
+}
+
+static ull_status open_training(ull__job *job, const char *data) {
+  ULL__TRY(open_source(job, data, ULL_SPLIT_TRAIN, &job->train.source));
+  ULL__TRY(fill_feed(job, true, &job->train));
+  int64_t samples = (int64_t)ull_source_sample_count(job->train.source);
+  job->epoch_steps = (uint64_t)((samples + job->batch_size - 1) / job->batch_size);
+  job->tail_batches[0] = job->batch_size % job->micro_batch;
+  int64_t last = samples % job->batch_size % job->micro_batch;
+  if (last != job->tail_batches[0]) job->tail_batches[1] = last;
+  return ULL_OK;
+}
+
+static ull_status open_evaluation(ull__job *job, const char *data) {
+  ULL__TRY(open_source(job, data, ULL_SPLIT_EVAL, &job->eval.source));
+  ULL__TRY(fill_feed(job, false, &job->eval));
+  if (!ull__model_can_pad(job->model))
+    job->eval_tail_batch = (int64_t)ull_source_sample_count(job->eval.source) % job->micro_batch;
+  return ULL_OK;
+}
+
 ull_status ull__job_open_data(ull__job *job) {
   const char *data = ull_config_text(job->config, "data");
   if (!data) data = "synthetic";
-  if (job->evaluates_only) {
-    ULL__TRY(open_source(job, data, ULL_SPLIT_EVAL, &job->eval.source));
-    return fill_feed(job, false, &job->eval);
-  }
-  ULL__TRY(open_source(job, data, ULL_SPLIT_TRAIN, &job->train.source));
-  ULL__TRY(fill_feed(job, true, &job->train));
+  if (job->evaluates_only) return open_evaluation(job, data);
+  ULL__TRY(open_training(job, data));
   const char *validation = validation_text(job->config, data);
-  if (validation) {
-    ULL__TRY(open_source(job, validation, ULL_SPLIT_EVAL, &job->eval.source));
-    ULL__TRY(fill_feed(job, false, &job->eval));
-  }
-  uint64_t samples = ull_source_sample_count(job->train.source), batch = (uint64_t)job->batch_size;
-  job->epoch_steps = (samples + batch - 1) / batch;
-  uint64_t left = samples % batch;
-  job->tail_batch = (int64_t)(left % (uint64_t)job->micro_batch);
-  return ULL_OK;
+  return validation ? open_evaluation(job, validation) : ULL_OK;
 }
 
 void ull__feed_close(ull__feed *feed) {

@@ -7,13 +7,15 @@
 #include "base/alloc.h"
 #include "base/byte_size.h"
 #include "base/checked.h"
+#include "base/config_internal.h"
 #include "base/error.h"
 #include "memory/packing.h"
 
 static ull_status find_batch(ull__job *job) {
   job->batch_size = ull_config_integer(job->config, "batch-size");
-  const char *micro = ull_config_text(job->config, "micro-batch");
   job->micro_batch = job->batch_size;
+  if (job->evaluates_only) return ULL_OK;
+  const char *micro = ull_config_text(job->config, "micro-batch");
   if (!micro || strcmp(micro, "off") == 0) return ULL_OK;
   if (strcmp(micro, "auto") == 0) {
     ULL__FAIL(ULL_ERROR_UNSUPPORTED, "--micro-batch auto is not supported by this version");
@@ -26,7 +28,8 @@ static ull_status find_batch(ull__job *job) {
 
 /* Commands that do not train have no such flag. */
 static bool has_smoothing(const ull_config *config) {
-  return ull_config_source_of(config, "label-smoothing") != ULL_CONFIG_DEFAULT;
+  return ull__config_takes(config, "label-smoothing") &&
+         ull_config_source_of(config, "label-smoothing") != ULL_CONFIG_DEFAULT;
 }
 
 ull_status ull__job_open_model(const ull_config *config, ull__model **out) {
@@ -61,8 +64,11 @@ static uint64_t source_bytes(const ull__job *job) {
   return job->train.bound.source_bytes + (job->eval.source ? job->eval.bound.source_bytes : 0);
 }
 
+static const char *const tail_names[ULL__TAILS] = {"tail", "last"};
+
 static void add_program(ull__plan_request *request, const char *name, const ull__graph *graph,
                         int64_t batch) {
+  if (!graph || batch == 0) return;
   request->programs[request->program_count++] = (ull__program_request){name, graph, batch};
 }
 
@@ -75,11 +81,13 @@ ull_status ull__job_make_plan(ull__job *job, int64_t batch_size, int64_t micro_b
                                .kernel_bytes = job->machine.kernel_bytes,
                                .effort = (uint32_t)ull_config_integer(job->config, "effort")};
   memcpy(request.budget_bytes, job->budget_bytes, sizeof request.budget_bytes);
-  if (job->train_graph) add_program(&request, "train", job->train_graph, micro_batch);
-  if (job->tail_batch > 0 && batch_size == job->batch_size)
-    add_program(&request, "tail", job->train_graph, job->tail_batch);
-  if (job->update_graph) add_program(&request, "update", job->update_graph, 1);
+  bool whole = batch_size == job->batch_size;
+  add_program(&request, "train", job->train_graph, micro_batch);
+  for (int i = 0; i < ULL__TAILS && whole; i++)
+    add_program(&request, tail_names[i], job->train_graph, job->tail_batches[i]);
+  add_program(&request, "update", job->update_graph, 1);
   add_program(&request, "eval", job->eval_graph, micro_batch);
+  if (whole) add_program(&request, "eval_tail", job->eval_graph, job->eval_tail_batch);
   return ull__plan_create(&request, out);
 }
 
@@ -90,7 +98,7 @@ static ull_status read_recipe(ull__job *job) {
 }
 
 static ull_status resolve(ull__job *job) {
-  job->evaluates_only = !ull_config_has(job->config, "opt");
+  job->evaluates_only = !ull__config_takes(job->config, "opt");
   ULL__TRY(find_batch(job));
   ULL__TRY(ull__job_open_model(job->config, &job->model));
   if (!job->evaluates_only) ULL__TRY(ull__recipe_from_config(job->config, &job->recipe));
@@ -144,7 +152,8 @@ ull_status ull__job_refuse(ull__job *job) {
   const char *flag = job->plan->short_tier == ULL__TIER_HOST ? "--host-memory" : "--memory";
   ull__byte_size_exact(job->plan->smallest_bytes[job->plan->short_tier], exact);
   int64_t batch = find_batch_that_fits(job);
-  bool split = batch > 0 && ull__graph_check_splittable(job->model->graph) == ULL_OK;
+  bool split =
+      batch > 0 && !job->evaluates_only && ull__graph_check_splittable(job->model->graph) == ULL_OK;
   if (split)
     snprintf(change, sizeof change, "%s %s, or --micro-batch %lld (same batch, other rounding)",
              flag, exact, (long long)batch);

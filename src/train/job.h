@@ -22,6 +22,8 @@ typedef struct ull__feed {
   ull_loader_bound bound;
 } ull__feed;
 
+enum { ULL__TAILS = 2 };
+
 typedef struct ull__job {
   const ull_config *config; /* borrowed until destroy */
   bool evaluates_only;      /* of a command that does not train: no train graph, source or recipe */
@@ -32,8 +34,10 @@ typedef struct ull__job {
   ull__recipe recipe;
   ull__rate_schedule rate;
   int64_t batch_size, micro_batch;
-  int64_t tail_batch; /* samples of the last, smaller batch of an epoch, or of its last micro-batch;
-                         0 = none */
+  /* Sizes of runs smaller than a micro-batch: what a whole batch leaves, and what the last batch of
+     an epoch leaves; 0 = none, and the second one also where it equals the first. */
+  int64_t tail_batches[ULL__TAILS];
+  int64_t eval_tail_batch; /* the same of evaluation, where padding is not possible; 0 = none */
   uint64_t total_steps, epoch_steps;
   ull__feed train, eval; /* eval.source is NULL where there is nothing to evaluate on */
   ull__machine machine;
@@ -61,6 +65,9 @@ ull_status ull__job_open_model(const ull_config *config, ull__model **out);
 ull_status ull__job_build_graphs(ull__job *job); /* train/graphs.c */
 ull_status ull__job_open_data(ull__job *job);    /* train/feed.c */
 void ull__feed_close(ull__feed *feed);
+/* Whether a batch may be filled up with samples that count for nothing: there is a target that can
+ * say so. */
+bool ull__model_can_pad(const ull__model *model);
 ull_status ull__job_find_machine(ull__job *job); /* train/budget.c */
 ull_status ull__job_make_plan(ull__job *job, int64_t batch_size, int64_t micro_batch,
                               ull__plan **out); /* train/job.c */

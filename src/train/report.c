@@ -46,11 +46,12 @@ static void add_feed(page *p, const char *title, const ull__feed *feed, bool tra
 
 static void add_data(page *p, const ull__job *job) {
   char size[32];
-  add_feed(p, "data", &job->train, true);
+  if (job->train.source) add_feed(p, "data", &job->train, true);
   if (job->eval.source)
     add_feed(p, "evaluate", &job->eval, false);
   else
     add(p, "evaluate  nothing (--val-data SRC or --val-split X)\n");
+  if (!job->train.source) return;
   add(p, "loader    %d thread%s, %d batches ahead, %s\n", job->train.options.workers,
       job->train.options.workers == 1 ? "" : "s", job->train.options.prefetch,
       ull__byte_size_format(job->train.bound.total_bytes, size));
@@ -58,6 +59,7 @@ static void add_data(page *p, const ull__job *job) {
 
 static void add_recipe(page *p, const ull__job *job) {
   char text[256];
+  if (job->evaluates_only) return;
   add(p, "recipe    %s · loss cross-entropy\n",
       ull__recipe_text(&job->recipe, &job->rate, text, sizeof text));
   add(p, "steps     %llu (%llu an epoch) of %lld samples", (unsigned long long)job->total_steps,
@@ -108,7 +110,8 @@ const char *ull_trainer_header(ull_trainer *t) {
 
 static ull_status show_stage(const ull_trainer *t, const char *what, char **out) {
   const ull__plan *plan = t->job->plan;
-  if (strcmp(what, "graph") == 0) return ull__graph_text(t->job->train_graph, out);
+  if (strcmp(what, "graph") == 0)
+    return ull__graph_text(t->job->evaluates_only ? t->job->eval_graph : t->job->train_graph, out);
   if (strcmp(what, "memory") == 0) return ull__plan_memory_text(plan, out);
   if (strcmp(what, "lowered") == 0) return ull__lowered_text(plan->programs[0].lowered, out);
   if (strcmp(what, "schedule") == 0) return ull__plan_schedule_text(plan, out);

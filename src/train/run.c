@@ -62,6 +62,8 @@ static ull_status save(ull_trainer *t) {
 ull_status ull_trainer_run(ull_trainer *t, const ull_train_events *events) {
   if (!t->executor)
     return ULL__FAIL(ULL_ERROR_INVALID, "ull_trainer_start comes before ull_trainer_run");
+  if (t->job->evaluates_only)
+    return ULL__FAIL(ULL_ERROR_INVALID, "a trainer made for `eval` does not train");
   ULL__TRY(train_steps(t, events));
   t->finished = true;
   ULL__TRY(save(t));
@@ -78,10 +80,8 @@ typedef struct tally {
   uint64_t samples;
 } tally;
 
-/* Fills a short part up to the program's batch: padded targets count for nothing. False where the
- * model has no target to say so with. */
-static bool pad_part(const ull__model *model, void *const *arrays, uint64_t used, uint64_t batch) {
-  bool ignored = false;
+/* Fills a short part up to the program's batch: padded targets count for nothing. */
+static void pad_part(const ull__model *model, void *const *arrays, uint64_t used, uint64_t batch) {
   for (uint32_t i = 0; i < model->input_count; i++) {
     if (!model->inputs[i].is_target || model->inputs[i].dtype != ULL_INT64) continue;
     uint64_t each = 1;
@@ -89,16 +89,18 @@ static bool pad_part(const ull__model *model, void *const *arrays, uint64_t used
       each *= (uint64_t)model->inputs[i].shape.dims[d].constant;
     int64_t *target = arrays[i];
     for (uint64_t k = used * each; k < batch * each; k++) target[k] = -100;
-    ignored = true;
   }
-  return ignored;
 }
 
-static ull_status evaluate_part(ull_trainer *t, void *const *arrays, uint64_t samples, tally *sum) {
+/* The batches of evaluation are micro-batches: each is one run. */
+static ull_status evaluate_batch(ull_trainer *t, const ull_batch *batch, tally *sum) {
   const ull__model *model = t->job->model;
-  uint32_t program = (uint32_t)t->programs.eval;
-  uint64_t batch = (uint64_t)t->job->micro_batch;
-  if (samples < batch && !pad_part(model, arrays, samples, batch)) return ULL_OK;
+  uint64_t whole = (uint64_t)t->job->micro_batch;
+  bool is_tail = batch->samples < whole && t->programs.eval_tail >= 0;
+  uint32_t program = (uint32_t)(is_tail ? t->programs.eval_tail : t->programs.eval);
+  void *arrays[ULL_DATA_MAX_ARRAYS];
+  collect(batch, arrays);
+  if (batch->samples < whole && !is_tail) pad_part(model, arrays, batch->samples, whole);
   for (uint32_t i = 0; i < model->input_count; i++) {
     int input = ull__executor_find_input(t->executor, program, model->inputs[i].name);
     if (input >= 0) ull__executor_set_input(t->executor, program, (uint32_t)input, arrays[i]);
@@ -108,22 +110,9 @@ static ull_status evaluate_part(ull_trainer *t, void *const *arrays, uint64_t sa
   ULL__TRY(ull__executor_read_output(t->executor, program, "loss", &loss, sizeof loss));
   if (model->classes > 0 && ull__graph_find_output(model->graph, "correct") != ULL__NONE)
     ULL__TRY(ull__executor_read_output(t->executor, program, "correct", &correct, sizeof correct));
-  sum->loss += (double)loss * (double)samples;
+  sum->loss += (double)loss * (double)batch->samples;
   sum->correct += (double)correct;
-  sum->samples += samples;
-  return ULL_OK;
-}
-
-static ull_status evaluate_batch(ull_trainer *t, const ull_batch *batch, tally *sum) {
-  uint64_t micro = (uint64_t)t->job->micro_batch;
-  for (uint64_t first = 0; first < batch->samples; first += micro) {
-    void *arrays[ULL_DATA_MAX_ARRAYS];
-    for (size_t a = 0; a < batch->array_count; a++)
-      arrays[a] = (unsigned char *)batch->arrays[a].data +
-                  first * (batch->arrays[a].bytes / batch->samples);
-    uint64_t left = batch->samples - first;
-    ULL__TRY(evaluate_part(t, arrays, left < micro ? left : micro, sum));
-  }
+  sum->samples += batch->samples;
   return ULL_OK;
 }
 
@@ -149,8 +138,6 @@ ull_status ull_trainer_evaluate(ull_trainer *t, ull_evaluation *out) {
   uint64_t began = ull__clock_now_ns();
   tally sum = {0};
   ULL__TRY(evaluate_all(t, &sum));
-  if (sum.samples == 0)
-    return ULL__FAIL(ULL_ERROR_DATA, "the evaluation source holds less than one micro-batch");
   bool classifier = t->job->model->classes > 0;
   *out = (ull_evaluation){.loss = sum.loss / (double)sum.samples,
                           .accuracy = classifier ? sum.correct / (double)sum.samples : -1,

@@ -50,14 +50,22 @@ static ull_status run_part(ull_trainer *t, int program, void *const *arrays, uin
   return ULL_OK;
 }
 
+/* The program that takes exactly so many samples, or -1. */
+static int find_program_of(const ull_trainer *t, uint64_t samples) {
+  if (samples == (uint64_t)t->job->micro_batch) return t->programs.train;
+  for (int i = 0; i < ULL__TAILS; i++)
+    if (samples == (uint64_t)t->job->tail_batches[i]) return t->programs.tails[i];
+  return -1;
+}
+
 static ull_status run_parts(ull_trainer *t, void *const *arrays, uint64_t samples, double *loss,
                             double *correct) {
   uint64_t micro = (uint64_t)t->job->micro_batch;
   if (t->programs.update >= 0) ULL__TRY(ull__executor_zero_gradients(t->executor));
   for (uint64_t first = 0; first < samples;) {
     uint64_t part = samples - first < micro ? samples - first : micro;
-    int program = part == micro ? t->programs.train : t->programs.tail;
-    if (program < 0 || (part != micro && (int64_t)part != t->job->tail_batch))
+    int program = find_program_of(t, part);
+    if (program < 0)
       return ULL__FAIL(ULL_ERROR_INVALID, "%llu samples: no program of the plan takes so many",
                        (unsigned long long)part);
     ULL__TRY(run_part(t, program, arrays, first, part, samples, loss, correct));
@@ -125,6 +133,8 @@ ull_status ull_trainer_step(ull_trainer *t, const ull_array *arrays, size_t coun
   uint64_t samples = (uint64_t)t->job->batch_size;
   if (!t->executor)
     return ULL__FAIL(ULL_ERROR_INVALID, "ull_trainer_start comes before ull_trainer_step");
+  if (t->job->evaluates_only)
+    return ULL__FAIL(ULL_ERROR_INVALID, "a trainer made for `eval` does not train");
   for (uint32_t i = 0; i < t->job->model->input_count; i++)
     ULL__TRY(find_array(&t->job->model->inputs[i], samples, arrays, count, &ordered[i]));
   return ull__trainer_step_on(t, ordered, samples, t->step / t->job->epoch_steps + 1, out);

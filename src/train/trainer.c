@@ -58,19 +58,16 @@ static int find_program(const ull__family *family, const char *name) {
   return program ? (int)(program - family->programs) : -1;
 }
 
-static void set_input(ull_trainer *t, int program, const char *name, const void *bytes) {
-  if (program < 0) return;
-  int input = ull__executor_find_input(t->executor, (uint32_t)program, name);
-  if (input >= 0) ull__executor_set_input(t->executor, (uint32_t)program, (uint32_t)input, bytes);
+static void set_input(ull_trainer *t, uint32_t program, const char *name, const void *bytes) {
+  int input = ull__executor_find_input(t->executor, program, name);
+  if (input >= 0) ull__executor_set_input(t->executor, program, (uint32_t)input, bytes);
 }
 
 static void set_own_inputs(ull_trainer *t) {
-  const int programs[] = {t->programs.train, t->programs.tail, t->programs.update,
-                          t->programs.eval};
-  for (size_t p = 0; p < 4; p++) {
-    set_input(t, programs[p], "hyper", t->hyper);
-    set_input(t, programs[p], "loss_weight", &t->loss_weight);
-    set_input(t, programs[p], "rng", t->rng);
+  for (uint32_t p = 0; p < t->job->plan->family->program_count; p++) {
+    set_input(t, p, "hyper", t->hyper);
+    set_input(t, p, "loss_weight", &t->loss_weight);
+    set_input(t, p, "rng", t->rng);
   }
 }
 
@@ -105,9 +102,13 @@ static ull_status open_device(ull_trainer *t) {
   ull__executor_options options = {.record_times = true};
   ULL__TRY(ull__device_open(t->job->device_text, &device, &t->device));
   ULL__TRY(ull__executor_create(family, t->job->provider, t->device, &options, &t->executor));
-  t->programs =
-      (ull__program_indices){find_program(family, "train"), find_program(family, "tail"),
-                             find_program(family, "update"), find_program(family, "eval")};
+  t->programs = (ull__program_indices){
+      .train = find_program(family, "train"),
+      .tails = {find_program(family, "tail"), find_program(family, "last")},
+      .update = find_program(family, "update"),
+      .eval = find_program(family, "eval"),
+      .eval_tail = find_program(family, "eval_tail"),
+  };
   set_own_inputs(t);
   return ULL_OK;
 }

@@ -12,7 +12,7 @@
 
 /* Index of a program in the family, or -1. */
 typedef struct ull__program_indices {
-  int train, tail, update, eval;
+  int train, tails[ULL__TAILS], update, eval, eval_tail;
 } ull__program_indices;
 
 struct ull_trainer {

@@ -93,7 +93,8 @@ ull_status ull__trainer_fill_weights(ull_trainer *t) {
   const ull_config *config = t->job->config;
   ULL__TRY(visit_weights(t, false, initialize_tensor, t->job));
   if (!ull_config_has(config, "init")) return ULL_OK;
-  bool partial = ull_config_source_of(config, "partial") != ULL_CONFIG_DEFAULT &&
+  bool partial = !t->job->evaluates_only &&
+                 ull_config_source_of(config, "partial") != ULL_CONFIG_DEFAULT &&
                  ull_config_flag(config, "partial");
   return ull__model_load_weights(t->job->model, ull_config_text(config, "init"), partial,
                                  write_loaded, t, NULL);
