@@ -11,6 +11,7 @@
 #include "base/byte_size.h"
 #include "base/config_internal.h"
 #include "base/error.h"
+#include "base/utf8.h"
 
 typedef struct command_row {
   const char *name, *summary;
@@ -114,9 +115,17 @@ void ull_config_destroy(ull_config *config) {
 
 /* ---- setting ---- */
 
+/* Results and the resolved configuration are JSON, which could not carry the value. */
+static ull_status refuse_bytes(const ull__option *option, const char *value) {
+  ull__fail(ULL_ERROR_USAGE, "--%s %.200s: not UTF-8 text", option->name, value);
+  ull__error_holder("--%s", option->name);
+  return ull__error_change("rename the file or folder");
+}
+
 ull_status ull__config_assign(ull_config *config, const ull__option *option, const char *value,
                               ull_config_source source) {
   ull__setting *setting = ull__config_setting(config, option);
+  if (!ull__utf8_is_valid(value)) return refuse_bytes(option, value);
   ULL__TRY(ull__option_check_value(option, value));
   if (source < setting->source) return ULL_OK;
   bool replaces = source > setting->source || option->kind != ULL__OPTION_LIST;

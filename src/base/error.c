@@ -1,10 +1,12 @@
 /* The thread's error record. It is a thread-local value, so filling it never allocates and never
- * waits. */
+ * waits. Its texts quote names from outside and may be cut, so they are cleaned to be UTF-8. */
 #include "base/error.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/utf8.h"
 
 static _Thread_local ull_error record;
 
@@ -27,6 +29,7 @@ ull_status ull__fail(ull_status status, const char *format, ...) {
   for (char *c = record.message; *c != '\0'; c++) {
     if (*c == '\n' || *c == '\r') *c = ' ';
   }
+  ull__utf8_clean(record.message);
   return status;
 }
 
@@ -35,6 +38,7 @@ ull_status ull__error_holder(const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(record.holder, sizeof record.holder, format, arguments);
   va_end(arguments);
+  ull__utf8_clean(record.holder);
   return record.status;
 }
 
@@ -43,6 +47,7 @@ ull_status ull__error_change(const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(record.change, sizeof record.change, format, arguments);
   va_end(arguments);
+  ull__utf8_clean(record.change);
   return record.status;
 }
 
@@ -62,6 +67,7 @@ ull_status ull__error_context(const char *format, ...) {
   size_t used = (size_t)length < sizeof text ? (size_t)length : sizeof text - 1;
   snprintf(text + used, sizeof text - used, ": %s", record.message);
   memcpy(record.message, text, sizeof text);
+  ull__utf8_clean(record.message);
   return record.status;
 }
 
