@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
+
 static const char *const isa_names[ULL__ISA_COUNT] = {"portable", "avx2", "avx512"};
 static pthread_once_t detected = PTHREAD_ONCE_INIT;
 static ull__isa current = ULL__ISA_PORTABLE;
@@ -28,6 +30,17 @@ static void detect(void) {
   for (ull__isa isa = ULL__ISA_PORTABLE; cap != NULL && isa < current; isa++) {
     if (strcmp(cap, isa_names[isa]) == 0) current = isa;
   }
+}
+
+ull_status ull__cpu_isa_check(void) {
+  const char *cap = getenv("ULLAGE_ISA");
+  if (cap == NULL || *cap == '\0') return ULL_OK;
+  for (ull__isa isa = ULL__ISA_PORTABLE; isa < ULL__ISA_COUNT; isa++) {
+    if (strcmp(cap, isa_names[isa]) == 0) return ULL_OK;
+  }
+  ULL__FAIL(ULL_ERROR_USAGE, "ULLAGE_ISA=%.64s is no instruction set", cap);
+  ull__error_holder("ULLAGE_ISA");
+  return ull__error_change("ULLAGE_ISA=portable, avx2 or avx512, or leave it unset");
 }
 
 ull__isa ull__cpu_isa(void) {

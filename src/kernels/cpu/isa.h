@@ -20,6 +20,9 @@ typedef enum ull__isa {
   ULL__ISA_COUNT
 } ull__isa;
 
+/* ULL_ERROR_USAGE where ULLAGE_ISA is set to something else. */
+ull_status ull__cpu_isa_check(void);
+
 /* Detected once; an unknown value of ULLAGE_ISA caps nothing. AVX2 includes FMA and F16C; AVX-512
  * means F, BW, VL and DQ. */
 ull__isa ull__cpu_isa(void);

@@ -147,6 +147,7 @@ static ull_status fill(ull__cpu *cpu, uint32_t threads, const ull__rates *rates)
   cpu->provider =
       (ull__provider){.name = "cpu", .choose = choose, .reorder = reorder, .destroy = destroy};
   cpu->threads = threads > 0 ? threads : 1;
+  ULL__TRY(ull__cpu_isa_check());
   cpu->isa = ull__cpu_isa();
   cpu->rates = *rates;
   cpu->memory = ull__alloc(1, sizeof *cpu->memory);
