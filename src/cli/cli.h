@@ -31,7 +31,7 @@ int cli_fail(const command *c, const char *more);
 typedef struct progress {
   ull_trainer *trainer;
   FILE *out;
-  bool live, colour;
+  bool live, colour, drawn; /* drawn: the cursor is behind an unfinished line */
   double started, last_shown;
   double smooth_rate, smooth_wait;
   uint64_t first_step;

@@ -1,4 +1,6 @@
 /* ullage: finds the command, reads its flags, runs it. */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -57,20 +59,28 @@ static bool wants_json(int argc, char **argv) {
   return false;
 }
 
+static int print_help(command *c) {
+  const char *help = ull_config_help(c->config);
+  if (help) fputs(help, stdout);
+  return help ? 0 : cli_fail(c, NULL);
+}
+
+static int parse_and_dispatch(ull_command which, command *c, int argc, char **argv) {
+  if (ull_config_parse(c->config, argc - 2, (const char *const *)argv + 2) != ULL_OK)
+    return cli_fail(c, NULL);
+  if (ull_config_flag(c->config, "help")) return print_help(c);
+  c->json = ull_config_flag(c->config, "json");
+  c->report = c->json ? stderr : stdout;
+  return dispatch(which, c);
+}
+
 static int run_command(ull_command which, int argc, char **argv) {
   command c = {.json = wants_json(argc, argv)};
   c.report = c.json ? stderr : stdout;
-  if (ull_config_create(which, &c.config) != ULL_OK ||
-      ull_config_parse(c.config, argc - 2, (const char *const *)argv + 2) != ULL_OK)
-    return cli_fail(&c, NULL);
-  if (ull_config_flag(c.config, "help")) {
-    const char *help = ull_config_help(c.config);
-    if (help) fputs(help, stdout);
-    return help ? 0 : cli_fail(&c, NULL);
-  }
-  c.json = ull_config_flag(c.config, "json");
-  c.report = c.json ? stderr : stdout;
-  return dispatch(which, &c);
+  if (ull_config_create(which, &c.config) != ULL_OK) return cli_fail(&c, NULL);
+  int code = parse_and_dispatch(which, &c, argc, argv);
+  ull_config_destroy(c.config);
+  return code;
 }
 
 double cli_now(void) {
@@ -79,16 +89,33 @@ double cli_now(void) {
   return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
+/* A closed standard stream would give its number to the next file opened, and what is printed would
+ * go into that file. Opened so that using it still fails. */
+static void hold_standard_streams(void) {
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; stream++)
+    if (fcntl(stream, F_GETFD) < 0 && errno == EBADF)
+      open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+/* The exit code of `code`, or 1 where what was printed did not arrive. */
+static int close_output(int code) {
+  errno = 0;
+  if (fflush(stdout) == 0 && !ferror(stdout)) return code;
+  fprintf(stderr, "ullage: cannot write to standard output%s%s\n", errno ? ": " : "",
+          errno ? strerror(errno) : "");
+  return code == 0 ? 1 : code;
+}
+
 int main(int argc, char **argv) {
+  hold_standard_streams();
   if (argc < 2) return usage(stderr), 2;
   if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)
-    return usage(stdout);
-  if (strcmp(argv[1], "--version") == 0) return printf("ullage %s\n", ull_version()), 0;
+    return close_output(usage(stdout));
+  if (strcmp(argv[1], "--version") == 0)
+    return close_output(printf("ullage %s\n", ull_version()) < 0);
   ull_command which;
   command none = {.json = wants_json(argc, argv)};
   if (ull_command_find(argv[1], &which) != ULL_OK) return cli_fail(&none, NULL);
   if (which == ULL_COMMAND_TRAIN || which == ULL_COMMAND_EVAL) restart_with_passive_waiting(argv);
-  int code = run_command(which, argc, argv);
-  if (fflush(stdout) != 0 && code == 0) code = 1;
-  return code;
+  return close_output(run_command(which, argc, argv));
 }

@@ -1,8 +1,9 @@
 /* One line of progress: redrawn on a terminal four times a second, written every ten seconds
  * elsewhere. */
-#include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -32,7 +33,8 @@ void progress_begin(progress *p, ull_trainer *trainer, FILE *out) {
   *p = (progress){.trainer = trainer, .out = out, .started = cli_now()};
   const char *term = getenv("TERM");
   p->live = isatty(fileno(out)) && term && strcmp(term, "dumb") != 0;
-  p->colour = p->live && !getenv("NO_COLOR");
+  const char *plain = getenv("NO_COLOR");
+  p->colour = p->live && !(plain && plain[0]);
   p->last_shown = p->started;
 }
 
@@ -40,21 +42,73 @@ static double smooth(double old, double new, bool first) {
   return first ? new : SMOOTHING *old + (1 - SMOOTHING) * new;
 }
 
-static void show(progress *p, const ull_step_metrics *m) {
+enum { EPOCH, STEP, LOSS, RATE, MEMORY, WAIT, LEFT, PARTS };
+
+/* What a narrow terminal goes without, first to last. A line that wraps cannot be redrawn. */
+static const int expendable[] = {WAIT, MEMORY, RATE, EPOCH, LEFT};
+
+typedef char progress_parts[PARTS][80];
+
+static void describe(const progress *p, const ull_step_metrics *m, progress_parts parts) {
   ull_trainer_progress now = ull_trainer_get_progress(p->trainer);
+  size_t size = sizeof parts[0];
   char used[32], planned[32], left[32], accuracy[32] = "";
   format_bytes(now.used_bytes, used, sizeof used);
   format_bytes(now.planned_bytes, planned, sizeof planned);
   double per_step = (cli_now() - p->started) / (double)(m->step - p->first_step + 1);
   format_seconds(per_step * (double)(now.total_steps - m->step), left, sizeof left);
   if (m->accuracy >= 0) snprintf(accuracy, sizeof accuracy, " · acc %5.1f %%", 100 * m->accuracy);
-  fprintf(p->out,
-          "%sepoch %llu · step %llu/%llu · %sloss %.4f%s%s · %.0f samples/s · mem %s of %s · data "
-          "wait %.0f %% · %s left%s",
-          p->live ? "\r\033[K" : "", (unsigned long long)m->epoch, (unsigned long long)m->step,
-          (unsigned long long)now.total_steps, p->colour ? "\033[1m" : "", m->loss, accuracy,
-          p->colour ? "\033[0m" : "", p->smooth_rate, used, planned, 100 * p->smooth_wait, left,
-          p->live ? "" : "\n");
+  snprintf(parts[EPOCH], size, "epoch %llu", (unsigned long long)m->epoch);
+  snprintf(parts[STEP], size, "step %llu/%llu", (unsigned long long)m->step,
+           (unsigned long long)now.total_steps);
+  snprintf(parts[LOSS], size, "loss %.4f%s", m->loss, accuracy);
+  snprintf(parts[RATE], size, "%.0f samples/s", p->smooth_rate);
+  snprintf(parts[MEMORY], size, "mem %s of %s", used, planned);
+  snprintf(parts[WAIT], size, "data wait %.0f %%", 100 * p->smooth_wait);
+  snprintf(parts[LEFT], size, "%s left", left);
+}
+
+/* Columns that UTF-8 text of narrow characters takes. */
+static size_t count_columns(const char *text) {
+  size_t columns = 0;
+  for (; *text; text++) columns += ((unsigned char)*text & 0xC0) != 0x80;
+  return columns;
+}
+
+static size_t count_line(progress_parts parts) {
+  size_t columns = 0;
+  for (int i = 0; i < PARTS; i++)
+    if (parts[i][0]) columns += count_columns(parts[i]) + (columns > 0 ? 3 : 0);
+  return columns;
+}
+
+/* Drops parts until the line leaves the last column free, where some terminals wrap already. */
+static void fit(progress_parts parts, size_t columns) {
+  size_t count = sizeof expendable / sizeof expendable[0];
+  for (size_t i = 0; i < count && count_line(parts) >= columns; i++) parts[expendable[i]][0] = 0;
+}
+
+static size_t terminal_columns(const progress *p) {
+  struct winsize size;
+  if (!p->live || ioctl(fileno(p->out), TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+    return SIZE_MAX;
+  return size.ws_col;
+}
+
+static void show(progress *p, const ull_step_metrics *m) {
+  progress_parts parts;
+  describe(p, m, parts);
+  fit(parts, terminal_columns(p));
+  const char *between = p->live ? "\r\033[K" : "";
+  for (int i = 0; i < PARTS; i++) {
+    if (!parts[i][0]) continue;
+    bool strong = p->colour && i == LOSS;
+    fprintf(p->out, "%s%s%s%s", between, strong ? "\033[1m" : "", parts[i],
+            strong ? "\033[0m" : "");
+    between = " · ";
+  }
+  if (!p->live) fputc('\n', p->out);
+  p->drawn = p->live;
   fflush(p->out);
 }
 
@@ -75,6 +129,7 @@ void progress_step(void *context, const ull_step_metrics *m) {
 void progress_evaluation(void *context, uint64_t epoch, const ull_evaluation *e) {
   progress *p = context;
   if (p->live) fputs("\r\033[K", p->out);
+  p->drawn = false;
   fprintf(p->out, "epoch %llu · evaluation: loss %.4f", (unsigned long long)epoch, e->loss);
   if (e->accuracy >= 0)
     fprintf(p->out, " · accuracy %s%.2f %%%s", p->colour ? "\033[1;32m" : "", 100 * e->accuracy,
@@ -84,6 +139,7 @@ void progress_evaluation(void *context, uint64_t epoch, const ull_evaluation *e)
 }
 
 void progress_end(progress *p) {
-  if (p->live) fputc('\n', p->out);
+  if (p->drawn) fputc('\n', p->out);
+  p->drawn = false;
   fflush(p->out);
 }

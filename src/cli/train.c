@@ -1,5 +1,5 @@
-/* ullage train. The first interrupt ends the run after the current step with its
- * weights saved; the second one ends the process at once. */
+/* ullage train. The first interrupt ends the run after the current step with its weights saved; the
+ * second one ends the process at once. A reader of the output that goes away ends nothing. */
 #include <signal.h>
 
 #include "cli/cli.h"
@@ -11,10 +11,18 @@ static void on_signal(int number) {
   signal(number, SIG_DFL);
 }
 
+/* A hang-up that nohup had ignored stays ignored. */
 static void catch_signals(ull_trainer *trainer) {
   interrupted_trainer = trainer;
   signal(SIGINT, on_signal);
   signal(SIGTERM, on_signal);
+  if (signal(SIGHUP, on_signal) == SIG_IGN) signal(SIGHUP, SIG_IGN);
+}
+
+static void release_signals(void) {
+  signal(SIGINT, SIG_DFL);
+  signal(SIGTERM, SIG_DFL);
+  if (signal(SIGHUP, SIG_DFL) == SIG_IGN) signal(SIGHUP, SIG_IGN);
 }
 
 static int finish(command *c, ull_trainer *trainer, ull_status status) {
@@ -26,6 +34,7 @@ static int finish(command *c, ull_trainer *trainer, ull_status status) {
 
 static int run(command *c, ull_trainer *trainer) {
   progress p;
+  signal(SIGPIPE, SIG_IGN);
   fputs(ull_trainer_header(trainer), c->report);
   const char *save = ull_config_text(c->config, "save");
   if (save && ull_trainer_save_plan(trainer, save) != ULL_OK) return cli_fail(c, NULL);
@@ -41,6 +50,7 @@ static int run(command *c, ull_trainer *trainer) {
   ull_train_events events = {progress_step, progress_evaluation, &p};
   ull_status status = ull_trainer_run(trainer, &events);
   progress_end(&p);
+  release_signals();
   return finish(c, trainer, status);
 }
 
