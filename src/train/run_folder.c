@@ -1,9 +1,12 @@
 /* The lock is advisory and dies with the process, so a crashed run blocks nobody. */
 #include "train/run_folder.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -19,20 +22,31 @@ static ull_status cannot(const char *what, const char *path) {
   return ull__error_change("name another folder with --run, or make this one writable");
 }
 
-/* runs/MODEL-1, -2, ...: the first that does not exist. */
-static ull_status choose_path(const char *model, ull__run_folder *out) {
+/* runs/MODEL-1, -2, ...: the first that does not exist, made here so that of two runs that start
+ * together each has its own. */
+static ull_status make_own_folder(const char *model, ull__run_folder *out) {
   char name[64];
   const char *from = strncmp(model, "zoo:", 4) == 0 ? model + 4 : model;
   size_t length = strcspn(from, "?");
   snprintf(name, sizeof name, "%.*s", (int)(length < 40 ? length : 40), from);
   for (char *c = name; *c; c++)
     if (*c == '/') *c = '_';
+  ULL__TRY(ull__make_folders("runs"));
   for (int n = 1; n < 100000; n++) {
-    struct stat about;
     snprintf(out->path, sizeof out->path, "runs/%s-%d", name, n);
-    if (stat(out->path, &about) != 0) return ULL_OK;
+    if (mkdir(out->path, 0777) == 0) return ULL_OK;
+    if (errno != EEXIST) return cannot("create the folder", out->path);
   }
   return ULL__FAIL(ULL_ERROR_IO, "runs/ holds too many folders");
+}
+
+static ull_status take_folder(const char *path, ull__run_folder *out) {
+  if (strlen(path) >= sizeof out->path) {
+    ULL__FAIL(ULL_ERROR_USAGE, "--run: the path is longer than %zu bytes", sizeof out->path - 1);
+    return ull__error_holder("--run");
+  }
+  snprintf(out->path, sizeof out->path, "%s", path);
+  return ull__make_folders(out->path);
 }
 
 static ull_status lock(ull__run_folder *folder) {
@@ -46,6 +60,16 @@ static ull_status lock(ull__run_folder *folder) {
   return ull__error_change("wait for it to end, or name another folder with --run");
 }
 
+/* What a killed run was writing; the lock says that nobody writes now. */
+static void remove_partial_files(const char *path) {
+  DIR *folder = opendir(path);
+  if (!folder) return;
+  for (const struct dirent *entry; (entry = readdir(folder)) != NULL;)
+    if (fnmatch("*.[0-9]*.partial", entry->d_name, 0) == 0)
+      unlinkat(dirfd(folder), entry->d_name, 0);
+  closedir(folder);
+}
+
 static ull_status write_config(ull__run_folder *folder, ull_config *config) {
   char path[sizeof folder->path + 16];
   const char *text = ull_config_resolved_json(config);
@@ -57,23 +81,17 @@ static ull_status write_config(ull__run_folder *folder, ull_config *config) {
 static ull_status open_metrics(ull__run_folder *folder) {
   char path[sizeof folder->path + 16];
   snprintf(path, sizeof path, "%s/metrics.jsonl", folder->path);
-  folder->metrics = fopen(path, "we");
-  if (!folder->metrics) return cannot("write", path);
-  setvbuf(folder->metrics, NULL, _IOLBF, 4096);
-  return ULL_OK;
+  folder->metrics = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  folder->metrics_bytes = 0;
+  return folder->metrics < 0 ? cannot("write", path) : ULL_OK;
 }
 
 ull_status ull__run_folder_open(const char *path, const char *model, ull_config *config,
                                 ull__run_folder *out) {
-  *out = (ull__run_folder){.lock = -1};
-  if (path && strlen(path) >= sizeof out->path)
-    return ULL__FAIL(ULL_ERROR_USAGE, "--run: the path is too long");
-  if (path)
-    snprintf(out->path, sizeof out->path, "%s", path);
-  else
-    ULL__TRY(choose_path(model, out));
-  ull_status status = ull__make_folders(out->path);
-  if (status == ULL_OK) status = lock(out);
+  *out = (ull__run_folder){.lock = -1, .metrics = -1};
+  ULL__TRY(path ? take_folder(path, out) : make_own_folder(model, out));
+  ull_status status = lock(out);
+  if (status == ULL_OK) remove_partial_files(out->path);
   if (status == ULL_OK) status = write_config(out, config);
   if (status == ULL_OK) status = open_metrics(out);
   if (status != ULL_OK) ull__run_folder_close(out);
@@ -81,22 +99,39 @@ ull_status ull__run_folder_open(const char *path, const char *model, ull_config 
 }
 
 void ull__run_folder_close(ull__run_folder *folder) {
-  if (folder->metrics) fclose(folder->metrics);
-  if (folder->lock > 0) close(folder->lock);
-  folder->metrics = NULL;
+  if (folder->lock >= 0 && folder->metrics >= 0) close(folder->metrics);
+  if (folder->lock >= 0) close(folder->lock);
+  folder->metrics = -1;
   folder->lock = -1;
 }
 
+/* A line is there whole or not at all, also on a disk that is full. */
+static ull_status write_line(ull__run_folder *folder, const char *line, size_t length) {
+  for (size_t done = 0; done < length;) {
+    ssize_t written = write(folder->metrics, line + done, length - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      ull_status status = cannot("write metrics in", folder->path);
+      if (ftruncate(folder->metrics, folder->metrics_bytes) != 0) return status;
+      lseek(folder->metrics, folder->metrics_bytes, SEEK_SET);
+      return status;
+    }
+    done += (size_t)written;
+  }
+  folder->metrics_bytes += (off_t)length;
+  return ULL_OK;
+}
+
 ull_status ull__run_folder_log(ull__run_folder *folder, const ull_step_metrics *m) {
-  if (!folder->metrics) return ULL_OK;
-  char accuracy[32] = "null", loss[32] = "null";
+  if (folder->lock < 0) return ULL_OK;
+  char accuracy[32] = "null", loss[32] = "null", line[512];
   if (isfinite(m->loss)) snprintf(loss, sizeof loss, "%.17g", m->loss);
   if (m->accuracy >= 0) snprintf(accuracy, sizeof accuracy, "%.6g", m->accuracy);
-  int written = fprintf(
-      folder->metrics,
+  int length = snprintf(
+      line, sizeof line,
       "{\"step\":%llu,\"epoch\":%llu,\"loss\":%s,\"accuracy\":%s,\"lr\":%.9g,\"samples\":%llu,"
       "\"seconds\":%.6f,\"data_wait_seconds\":%.6f}\n",
       (unsigned long long)m->step, (unsigned long long)m->epoch, loss, accuracy, m->lr,
       (unsigned long long)m->samples, m->seconds, m->data_wait_seconds);
-  return written < 0 ? cannot("write metrics in", folder->path) : ULL_OK;
+  return write_line(folder, line, (size_t)length);
 }

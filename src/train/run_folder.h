@@ -10,7 +10,7 @@
 #define ULL_TRAIN_RUN_FOLDER_H
 
 #include <stdbool.h>
-#include <stdio.h>
+#include <sys/types.h>
 
 #include "ullage/config.h"
 #include "ullage/status.h"
@@ -18,8 +18,8 @@
 
 typedef struct ull__run_folder {
   char path[768];
-  int lock; /* file descriptor; -1 while closed */
-  FILE *metrics;
+  int lock, metrics;   /* file descriptors; -1 while closed */
+  off_t metrics_bytes; /* whole lines written */
 } ull__run_folder;
 
 /* Creates and locks the folder (`path` NULL: a new one under runs/, named after `model`), writes
