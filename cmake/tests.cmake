@@ -74,6 +74,13 @@ foreach(kind unit ops plan data cli fault)
   endforeach()
 endforeach()
 
+foreach(source IN LISTS example_sources)
+  get_filename_component(name "${source}" NAME_WE)
+  add_test(NAME examples.${name} COMMAND example_${name})
+  set_tests_properties(examples.${name} PROPERTIES LABELS "cli;examples" TIMEOUT 300
+    ENVIRONMENT "${test_environment}")
+endforeach()
+
 # Every public header stands alone, in C17 and in C++17.
 file(GLOB public_headers CONFIGURE_DEPENDS include/ullage/*.h)
 set(header_sources)

@@ -106,9 +106,10 @@ typedef struct ull_train_events {
 } ull_train_events;
 
 /* Trains to the end of --steps or --epochs, evaluating after each epoch where there is something to
- * evaluate on, and writes the weights. ULL_ERROR_STOPPED after ull_trainer_stop, with weights
- * written; ULL_ERROR_NUMERIC when the loss is not finite. `events` is borrowed for the call; NULL =
- * none. */
+ * evaluate on, and writes the weights into the run folder: that of --run, else a new one under
+ * runs/; with --json none unless --run names it. ULL_ERROR_STOPPED after ull_trainer_stop, with
+ * weights written; ULL_ERROR_NUMERIC when the loss is not finite. `events` is borrowed for the
+ * call; NULL = none. */
 ull_status ull_trainer_run(ull_trainer *trainer, const ull_train_events *events);
 
 /* Asks a run to end after the current step. */

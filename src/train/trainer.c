@@ -113,10 +113,8 @@ static ull_status open_device(ull_trainer *t) {
   return ULL_OK;
 }
 
-static ull_status open_folder(ull_trainer *t) {
+ull_status ull__trainer_open_folder(ull_trainer *t) {
   const ull_config *config = t->job->config;
-  if (t->job->evaluates_only) return ULL_OK;
-  if (ull_config_has(config, "run") == false && ull_config_flag(config, "json")) return ULL_OK;
   return ull__run_folder_open(ull_config_text(config, "run"), t->job->model->name,
                               (ull_config *)config, &t->folder);
 }
@@ -125,7 +123,8 @@ ull_status ull_trainer_start(ull_trainer *t) {
   if (!t->job->plan->fits) return ull_trainer_refuse(t);
   if (t->executor) return ULL__FAIL(ULL_ERROR_INVALID, "the trainer was started before");
   ULL__TRY(open_history(t));
-  ULL__TRY(open_folder(t));
+  bool named = !t->job->evaluates_only && ull_config_has(t->job->config, "run");
+  if (named) ULL__TRY(ull__trainer_open_folder(t));
   ULL__TRY(open_device(t));
   ULL__TRY(ull__trainer_fill_weights(t));
   return open_loaders(t);

@@ -51,6 +51,9 @@ enum { ULL__TEXT_PLAN, ULL__TEXT_HEADER, ULL__TEXT_SHOW, ULL__TEXT_RESULT };
 ull_status ull__trainer_step_on(ull_trainer *trainer, void *const *arrays, uint64_t samples,
                                 uint64_t epoch, ull_step_metrics *out);
 
+/* The folder of --run, else a new one under runs/. */
+ull_status ull__trainer_open_folder(ull_trainer *trainer);
+
 /* Every parameter and state: random numbers, then --init. */
 ull_status ull__trainer_fill_weights(ull_trainer *trainer);
 
