@@ -89,6 +89,8 @@ class Texts(unittest.TestCase):
         self.check("src/a.c", "int a;\n" * 601, "src/a.c: 601 lines, at most 600")
         self.check("src/a.c", "/* TO" "DO */\n", "src/a.c:1: the words")
         self.check("docs/a.md", "fine for now\n", "docs/a.md:1: the words 'for now'")
+        self.check("docs/a.md", "see /home/me/x\n", "docs/a.md:1: '/home/' holds on one machine")
+        self.check("docs/a.md", "from pypi.org\n", "docs/a.md:1: 'pypi.org' holds on one machine")
 
 
 if __name__ == "__main__":
