@@ -15,6 +15,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 
 static ull_status cannot(const char *what, const char *path) {
   ULL__FAIL(ULL_ERROR_IO, "cannot %s %s: %s", what, path, strerror(errno));
@@ -70,12 +71,27 @@ static void remove_partial_files(const char *path) {
   closedir(folder);
 }
 
-static ull_status write_config(ull__run_folder *folder, ull_config *config) {
-  char path[sizeof folder->path + 16];
+/* The resolved configuration, in which "auto" has become the numbers that training used. */
+static ull_status resolve_config(ull_config *config, const char *normalize, char **out) {
+  json_t *object = NULL;
   const char *text = ull_config_resolved_json(config);
   if (!text) return ULL_ERROR_OUT_OF_MEMORY;
+  ULL__TRY(ull__json_parse(text, strlen(text), "the configuration", &object));
+  ull_status status = ULL_OK;
+  if (normalize) status = ull__json_put(object, "normalize", json_string(normalize));
+  if (status == ULL_OK) status = ull__json_line(object, out);
+  json_decref(object);
+  return status;
+}
+
+static ull_status write_config(ull__run_folder *folder, ull_config *config, const char *normalize) {
+  char path[sizeof folder->path + 16];
+  char *text = NULL;
+  ULL__TRY(resolve_config(config, normalize, &text));
   snprintf(path, sizeof path, "%s/config.json", folder->path);
-  return ull__file_write_atomic(path, text, strlen(text));
+  ull_status status = ull__file_write_atomic(path, text, strlen(text));
+  ull__free(text);
+  return status;
 }
 
 static ull_status open_metrics(ull__run_folder *folder) {
@@ -87,12 +103,12 @@ static ull_status open_metrics(ull__run_folder *folder) {
 }
 
 ull_status ull__run_folder_open(const char *path, const char *model, ull_config *config,
-                                ull__run_folder *out) {
+                                const char *normalize, ull__run_folder *out) {
   *out = (ull__run_folder){.lock = -1, .metrics = -1};
   ULL__TRY(path ? take_folder(path, out) : make_own_folder(model, out));
   ull_status status = lock(out);
   if (status == ULL_OK) remove_partial_files(out->path);
-  if (status == ULL_OK) status = write_config(out, config);
+  if (status == ULL_OK) status = write_config(out, config, normalize);
   if (status == ULL_OK) status = open_metrics(out);
   if (status != ULL_OK) ull__run_folder_close(out);
   return status;

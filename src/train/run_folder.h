@@ -23,10 +23,10 @@ typedef struct ull__run_folder {
 } ull__run_folder;
 
 /* Creates and locks the folder (`path` NULL: a new one under runs/, named after `model`), writes
- * the configuration, opens the metrics. ULL_ERROR_BUSY where another run holds it; ULL_ERROR_IO
- * where it cannot be written. */
+ * the configuration (with `normalize` in the place of its own where that is not NULL), opens the
+ * metrics. ULL_ERROR_BUSY where another run holds it; ULL_ERROR_IO where it cannot be written. */
 ull_status ull__run_folder_open(const char *path, const char *model, ull_config *config,
-                                ull__run_folder *out);
+                                const char *normalize, ull__run_folder *out);
 void ull__run_folder_close(ull__run_folder *folder);
 
 /* Appends a step's line. No allocation of ours. */

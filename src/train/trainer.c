@@ -2,6 +2,7 @@
  * destroyed. */
 #include "train/trainer.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -113,10 +114,31 @@ static ull_status open_device(ull_trainer *t) {
   return ULL_OK;
 }
 
+static size_t add_numbers(const double *numbers, int count, char *text, size_t used, size_t size) {
+  for (int c = 0; c < count && used < size; c++)
+    used += (size_t)snprintf(text + used, size - used, "%s%.17g", c > 0 ? "," : "", numbers[c]);
+  return used;
+}
+
+/* MEAN:STD that `auto` came to, exactly; NULL where it came to nothing, or to more than fits. */
+static const char *write_normalization(const ull__feed *feed, char *text, size_t size) {
+  for (size_t b = 0; b < feed->binding_count; b++) {
+    const ull_normalize *n = &feed->bindings[b].normalize;
+    if (!n->active || !n->automatic) continue;
+    size_t used = add_numbers(n->mean, n->channels, text, 0, size);
+    if (used < size) used += (size_t)snprintf(text + used, size - used, ":");
+    if (used < size) used = add_numbers(n->deviation, n->channels, text, used, size);
+    return used < size ? text : NULL;
+  }
+  return NULL;
+}
+
 ull_status ull__trainer_open_folder(ull_trainer *t) {
   const ull_config *config = t->job->config;
+  char text[256];
+  const char *normalize = write_normalization(&t->job->train, text, sizeof text);
   return ull__run_folder_open(ull_config_text(config, "run"), t->job->model->name,
-                              (ull_config *)config, &t->folder);
+                              (ull_config *)config, normalize, &t->folder);
 }
 
 ull_status ull_trainer_start(ull_trainer *t) {

@@ -158,6 +158,23 @@ class Evaluations(unittest.TestCase):
             self.assertEqual(by_folder, by_file)
             self.assertEqual(over["accuracy"], trained["accuracy"])
 
+    def test_other_data_is_normalised_as_in_training(self):
+        with command.folder() as folder:
+            data = command.write_idx(f"{folder}/idx", count=40, test_count=EVALUATED)
+            other = command.write_idx(f"{folder}/other", count=7, seed=9, test_count=EVALUATED)
+            run = f"{folder}/run"
+            trained = command.train("zoo:lenet", "--data", data, "--batch-size", "8", "--epochs",
+                                    "2", "--run", run)
+            said = pathlib.Path(run, "config.json").read_text(encoding="utf-8")
+            numbers = json.loads(said)["normalize"]
+            by_folder = self.evaluate(run, "--data", other)
+            weights = ["--init", f"{run}/weights.safetensors", "--data", other, "--batch-size", "8"]
+            self.assertEqual(by_folder, self.evaluate("zoo:lenet", *weights, "--normalize",
+                                                      numbers))
+            self.assertNotEqual(by_folder["loss"], self.evaluate("zoo:lenet", *weights)["loss"])
+            again = command.train("--config", f"{run}/config.json", "--run", f"{folder}/again")
+            self.assertEqual(again["weights_hash"], trained["weights_hash"])
+
     def test_texts(self):
         """A model without a target has nothing to pad with, and still leaves no sample out."""
         with command.folder() as folder:
