@@ -221,7 +221,7 @@ const ull__option ull__options[] = {
          "one measured here: 'device:8GiB@12GB/s host:16GiB compute:9TFLOPS mem:300GB/s'"),
     INTEGER("threads", "N", 1, 4096, NULL, MEMORY, ON_DEVICE | BIT(PROBE), "compute threads; by "
             "default the usable cores"),
-    INTEGER("effort", "N", 1, 1e9, "200", MEMORY, ON_DEVICE, "schedules the planner evaluates"),
+    INTEGER("effort", "N", 1, 1e9, "2000", MEMORY, ON_DEVICE, "schedules the planner evaluates"),
     CHOICE("fusion", "on|off", "on", MEMORY, ON_DEVICE, "join chains of element-wise operators"),
     LIST("allow", "WHAT", MEMORY, TRAINING, "allow what changes numbers: micro-batch, half, "
          "implementation; may be repeated"),

@@ -22,7 +22,7 @@ typedef struct ull__ladder {
   uint32_t evaluated;
 } ull__ladder;
 
-#define ULL__DEFAULT_EFFORT 600u
+#define ULL__DEFAULT_EFFORT 2000u
 
 ull_status ull__ladder_build(const ull__schedule_model *model, uint32_t effort, ull__ladder *out);
 void ull__ladder_free(ull__ladder *ladder);

@@ -6,6 +6,7 @@
  * place is decided afterwards, from those lives. */
 #include "plan/schedule.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,10 @@
 #include "base/error.h"
 #include "base/vector.h"
 #include "memory/packing.h"
+
+/* Replays inside replays, and executions for each node, beyond which a schedule is given up. */
+#define MOST_DEPTH 24
+#define MOST_REPLAYS 150
 
 typedef struct walk {
   const ull__schedule_model *model;
@@ -28,8 +33,11 @@ typedef struct walk {
   ull__node_id *updater; /* by root: who updated it */
   uint32_t *marked;      /* by node: number of the last replay that wanted it */
   uint32_t replay;
-  ull__node_id *closure;
-  uint32_t closure_count;
+  ull__node_id *closure; /* a stack: a replay inside a replay lies on top */
+  size_t closure_count, closure_capacity;
+  uint32_t segment;       /* of what the base node asked for */
+  size_t most_executions; /* beyond, a schedule is hopeless */
+  bool hopeless;
   bool restart;
 } walk;
 
@@ -115,6 +123,7 @@ static ull_status run_node(walk *w, ull__node_id n) {
   ull__execution execution = {.node = n,
                               .copied = ULL__NONE,
                               .recomputed = w->made[n],
+                              .segment = w->segment,
                               .first_operand = (uint32_t)w->schedule->operand_count,
                               .input_count = node->input_count,
                               .output_count = node->output_count,
@@ -146,17 +155,20 @@ static bool is_missing(const walk *w, ull__value_id value) {
   return !w->model->resident[root] && w->available[root] == ULL__NONE;
 }
 
-/* Collects the nodes that must run again for the missing inputs of `n`; the list doubles as the
- * queue of the walk. */
-static void collect_missing(walk *w, ull__node_id n) {
+/* Adds the nodes that must run again for the missing inputs of `n` to the list, which is also the
+ * queue of the collection. */
+static ull_status collect_missing(walk *w, ull__node_id n) {
   const ull__node *node = ull__graph_node(w->graph, n);
   for (uint32_t i = 0; i < node->input_count; i++) {
     if (!is_missing(w, node->inputs[i])) continue;
     ull__node_id producer = w->model->producer[w->model->root[node->inputs[i]]];
     if (producer == ULL__NONE || w->marked[producer] == w->replay) continue;
     w->marked[producer] = w->replay;
+    ULL__TRY(
+        reserve((void **)&w->closure, &w->closure_capacity, w->closure_count, sizeof *w->closure));
     w->closure[w->closure_count++] = producer;
   }
+  return ULL_OK;
 }
 
 static int compare_ids(const void *a, const void *b) {
@@ -164,26 +176,74 @@ static int compare_ids(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-static ull_status run_with_replay(walk *w, ull__node_id n) {
-  w->replay++;
-  w->closure_count = 0;
-  collect_missing(w, n);
-  uint32_t segment = 0;
-  for (uint32_t i = 0; i < w->closure_count; i++)
-    if (w->decisions->segment[w->closure[i]] > segment)
-      segment = w->decisions->segment[w->closure[i]];
-  for (uint32_t i = 0; i < w->closure_count; i++) collect_missing(w, w->closure[i]);
-  if (w->closure_count > 1) qsort(w->closure, w->closure_count, sizeof *w->closure, compare_ids);
-  for (uint32_t i = 0; i < w->closure_count; i++) ULL__TRY(run_node(w, w->closure[i]));
-  ULL__TRY(run_node(w, n));
-  for (uint32_t i = 0; i < w->closure_count; i++) {
-    if (w->decisions->segment[w->closure[i]] == segment) continue;
-    const ull__node *node = ull__graph_node(w->graph, w->closure[i]);
-    for (uint32_t o = 0; o < node->output_count; o++) {
-      ull__value_id root = w->model->root[node->outputs[o]];
-      if (!w->decisions->keep[root]) w->available[root] = ULL__NONE;
-    }
+static void forget_outputs(walk *w, ull__node_id n) {
+  const ull__node *node = ull__graph_node(w->graph, n);
+  for (uint32_t o = 0; o < node->output_count; o++) {
+    ull__value_id root = w->model->root[node->outputs[o]];
+    if (w->model->droppable[root] && !w->decisions->keep[root]) w->available[root] = ULL__NONE;
   }
+}
+
+/* Inputs that fleeting nodes made go with their first reader. */
+static void forget_fleeting(walk *w, ull__node_id n) {
+  const ull__node *node = ull__graph_node(w->graph, n);
+  for (uint32_t i = 0; i < node->input_count; i++) {
+    if (node->inputs[i] == ULL__NONE) continue;
+    ull__node_id producer = w->model->producer[w->model->root[node->inputs[i]]];
+    if (producer != ULL__NONE && w->decisions->fleeting[producer]) forget_outputs(w, producer);
+  }
+}
+
+static ull_status run_with_replay(walk *w, ull__node_id n, uint32_t depth);
+
+/* Runs the collected nodes in their old order; each may find that a fleeting input has gone again.
+ */
+static ull_status run_closure(walk *w, size_t from, size_t to, uint32_t depth) {
+  for (size_t i = from; i < to; i++) {
+    ull__node_id n = w->closure[i];
+    ULL__TRY(run_with_replay(w, n, depth + 1));
+    forget_fleeting(w, n);
+  }
+  return ULL_OK;
+}
+
+/* Makes every input of `n` available, and leaves the nodes that ran for it on the stack. */
+static ull_status replay_missing(walk *w, ull__node_id n, uint32_t depth, bool *ran) {
+  size_t from = w->closure_count;
+  w->replay++;
+  ULL__TRY(collect_missing(w, n));
+  size_t asked = w->closure_count;
+  *ran = asked > from;
+  for (size_t i = from; i < asked && depth == 0; i++) {
+    uint32_t segment = w->decisions->segment[w->closure[i]];
+    if (segment > w->segment) w->segment = segment;
+  }
+  for (size_t i = from; i < w->closure_count; i++) ULL__TRY(collect_missing(w, w->closure[i]));
+  size_t to = w->closure_count;
+  if (to - from > 1) qsort(w->closure + from, to - from, sizeof *w->closure, compare_ids);
+  return run_closure(w, from, to, depth);
+}
+
+/* A replay may use up a fleeting input that an earlier one made: so again, until all are there at
+ * once. */
+static ull_status run_with_replay(walk *w, ull__node_id n, uint32_t depth) {
+  size_t from = w->closure_count;
+  bool ran = true;
+  if (depth == 0) w->segment = 0;
+  for (uint32_t round = 0; ran; round++) {
+    bool too_long = w->schedule->execution_count > w->most_executions;
+    w->hopeless = w->hopeless || depth > MOST_DEPTH || round > MOST_DEPTH || too_long;
+    if (w->hopeless) return ULL_OK;
+    ULL__TRY(replay_missing(w, n, depth, &ran));
+  }
+  if (w->hopeless) return ULL_OK;
+  ULL__TRY(run_node(w, n));
+  for (size_t i = from; i < w->closure_count; i++) {
+    bool stays = w->decisions->segment[w->closure[i]] == w->segment &&
+                 !w->decisions->fleeting[w->closure[i]];
+    if (!stays) forget_outputs(w, w->closure[i]);
+  }
+  w->closure_count = from;
   return ULL_OK;
 }
 
@@ -243,17 +303,25 @@ static void forget_dropped(walk *w) {
     if (w->model->droppable[v] && !w->decisions->keep[v]) w->available[v] = ULL__NONE;
 }
 
+/* Backward and optimizer in the decided order; updates that must wait run in a second pass. */
+static ull_status walk_backward(walk *w, bool late) {
+  uint32_t count = w->model->node_count - w->model->forward_end;
+  for (uint32_t i = 0; i < count && !w->restart && !w->hopeless; i++) {
+    ull__node_id n = w->decisions->order[i];
+    if (!w->model->skipped[n] && w->late[n] == late) ULL__TRY(run_with_replay(w, n, 0));
+  }
+  return ULL_OK;
+}
+
 static ull_status walk_nodes(walk *w) {
   const ull__schedule_model *m = w->model;
   ULL__TRY(copy_inputs(w));
   for (ull__node_id n = 0; n < m->forward_end; n++)
     if (!m->skipped[n] && w->needed[n]) ULL__TRY(run_node(w, n));
   if (m->forward_end < m->node_count) forget_dropped(w);
-  for (ull__node_id n = m->forward_end; n < m->node_count && !w->restart; n++)
-    if (!m->skipped[n] && !w->late[n]) ULL__TRY(run_with_replay(w, n));
-  for (ull__node_id n = m->forward_end; n < m->node_count && !w->restart; n++)
-    if (!m->skipped[n] && w->late[n]) ULL__TRY(run_with_replay(w, n));
-  if (w->restart) return ULL_OK;
+  ULL__TRY(walk_backward(w, false));
+  ULL__TRY(walk_backward(w, true));
+  if (w->restart || w->hopeless) return ULL_OK;
   uint32_t end = (uint32_t)w->schedule->execution_count - 1;
   for (uint32_t i = 0; i < ull__graph_output_count(w->graph); i++) {
     ull__value_id root = m->root[ull__graph_output(w->graph, i)->value];
@@ -333,9 +401,11 @@ static ull_status profile(ull__schedule *s) {
   s->peak_execution = 0;
   for (size_t e = 0; e < steps; e++) {
     if (e > 0) s->live[e] += s->live[e - 1];
+    if (s->live[e] == s->peak_bytes) s->peak_count++;
     if (s->live[e] <= s->peak_bytes) continue;
     s->peak_bytes = s->live[e];
     s->peak_execution = (uint32_t)e;
+    s->peak_count = 1;
   }
   return ULL_OK;
 }
@@ -351,9 +421,8 @@ static ull_status walk_create(walk *w) {
   w->needed = ull__alloc(nodes, sizeof *w->needed);
   w->late = ull__alloc(nodes, sizeof *w->late);
   w->marked = ull__alloc(nodes, sizeof *w->marked);
-  w->closure = ull__alloc(nodes, sizeof *w->closure);
-  bool enough = w->available && w->updated && w->updater && w->made && w->needed && w->late &&
-                w->marked && w->closure;
+  bool enough =
+      w->available && w->updated && w->updater && w->made && w->needed && w->late && w->marked;
   return enough ? ULL_OK : ULL_ERROR_OUT_OF_MEMORY;
 }
 
@@ -378,7 +447,9 @@ static void walk_reset(walk *w) {
   memset(w->made, 0, w->model->node_count * sizeof *w->made);
   memset(w->marked, 0, w->model->node_count * sizeof *w->marked);
   w->replay = 0;
-  w->restart = false;
+  w->closure_count = 0;
+  w->restart = w->hopeless = false;
+  w->most_executions = (size_t)w->model->node_count * MOST_REPLAYS;
 }
 
 static ull_status walk_until_settled(walk *w) {
@@ -388,6 +459,11 @@ static ull_status walk_until_settled(walk *w) {
     walk_reset(w);
     ULL__TRY(walk_nodes(w));
   } while (w->restart);
+  if (w->hopeless) {
+    w->schedule->peak_bytes = UINT64_MAX;
+    w->schedule->seconds = HUGE_VAL;
+    return ULL_OK;
+  }
   ULL__TRY(place_instances(w));
   return profile(w->schedule);
 }

@@ -5,8 +5,10 @@
  * kept is computed again when backward asks for it, by running the missing ancestors in their old
  * order. What such a replay makes stays for later readers when it lies in the same segment as what
  * was asked for, and goes after the asking node otherwise: one segment over all recomputes
- * everything once at most, a segment for each node keeps least. The executor runs this very list,
- * so predicted bytes are measured bytes. */
+ * everything once at most, a segment for each node keeps least. Values of a fleeting node do not
+ * even stay for a second reader inside a replay. Backward and optimizer may run in any order that
+ * their inputs and updates allow. The executor runs this very list, so predicted bytes are measured
+ * bytes. */
 #ifndef ULL_PLAN_SCHEDULE_H
 #define ULL_PLAN_SCHEDULE_H
 
@@ -31,14 +33,19 @@ ull_status ull__schedule_model_create(const ull__lowered *lowered, ull__schedule
 void ull__schedule_model_destroy(ull__schedule_model *model);
 
 typedef struct ull__decisions {
-  bool *keep;        /* by root */
-  uint32_t *segment; /* by node */
+  bool *keep;          /* by root */
+  uint32_t *segment;   /* by node */
+  bool *fleeting;      /* by node: what a replay makes of it goes after its first reader */
+  ull__node_id *order; /* nodes from forward_end on, in the order in which they run */
 } ull__decisions;
 
-/* keep-all in one segment. */
+/* keep-all in one segment, in the graph's order. */
 ull_status ull__decisions_create(const ull__schedule_model *model, ull__decisions *out);
 ull_status ull__decisions_copy(const ull__schedule_model *model, const ull__decisions *from,
                                ull__decisions *to);
+/* The same into decisions that exist. */
+void ull__decisions_assign(const ull__schedule_model *model, const ull__decisions *from,
+                           ull__decisions *to);
 void ull__decisions_free(ull__decisions *decisions);
 
 /* An operand of an execution: an instance, a value of the persistent region, or nothing. */
@@ -58,6 +65,7 @@ typedef struct ull__execution {
   ull__node_id node;    /* ULL__NONE: the copy of an input */
   ull__value_id copied; /* the input; else ULL__NONE */
   bool recomputed;
+  uint32_t segment;       /* whose values stay behind the replay that this is part of */
   uint32_t first_operand; /* inputs, outputs, workspace */
   uint32_t input_count, output_count;
   bool has_workspace;
@@ -90,7 +98,8 @@ typedef struct ull__schedule {
   uint64_t *live; /* bytes at each execution */
   size_t live_capacity;
   uint64_t peak_bytes;
-  uint32_t peak_execution;
+  uint32_t peak_execution; /* the first that reaches it */
+  uint32_t peak_count;     /* executions that reach it */
   double seconds;
   double recomputed_seconds;
   uint64_t recomputed_bytes;

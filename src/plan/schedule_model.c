@@ -154,25 +154,38 @@ void ull__schedule_model_destroy(ull__schedule_model *model) {
 ull_status ull__decisions_create(const ull__schedule_model *model, ull__decisions *out) {
   out->keep = ull__alloc(model->value_count, sizeof *out->keep);
   out->segment = ull__alloc(model->node_count, sizeof *out->segment);
-  if (!out->keep || !out->segment) {
+  out->fleeting = ull__alloc(model->node_count, sizeof *out->fleeting);
+  out->order = ull__alloc(model->node_count - model->forward_end, sizeof *out->order);
+  if (!out->keep || !out->segment || !out->fleeting || !out->order) {
     ull__decisions_free(out);
     return ULL_ERROR_OUT_OF_MEMORY;
   }
+  for (ull__node_id n = model->forward_end; n < model->node_count; n++)
+    out->order[n - model->forward_end] = n;
   memset(out->keep, 1, model->value_count * sizeof *out->keep);
   return ULL_OK;
+}
+
+void ull__decisions_assign(const ull__schedule_model *model, const ull__decisions *from,
+                           ull__decisions *to) {
+  memcpy(to->keep, from->keep, model->value_count * sizeof *to->keep);
+  memcpy(to->segment, from->segment, model->node_count * sizeof *to->segment);
+  memcpy(to->fleeting, from->fleeting, model->node_count * sizeof *to->fleeting);
+  memcpy(to->order, from->order, (model->node_count - model->forward_end) * sizeof *to->order);
 }
 
 ull_status ull__decisions_copy(const ull__schedule_model *model, const ull__decisions *from,
                                ull__decisions *to) {
   ULL__TRY(ull__decisions_create(model, to));
-  memcpy(to->keep, from->keep, model->value_count * sizeof *to->keep);
-  memcpy(to->segment, from->segment, model->node_count * sizeof *to->segment);
+  ull__decisions_assign(model, from, to);
   return ULL_OK;
 }
 
 void ull__decisions_free(ull__decisions *decisions) {
   ull__free(decisions->keep);
   ull__free(decisions->segment);
+  ull__free(decisions->fleeting);
+  ull__free(decisions->order);
   *decisions = (ull__decisions){0};
 }
 

@@ -1,11 +1,10 @@
-/* Three sources of rungs, all judged by the exact generator:
+/* The search walks from several starts, and the exact generator judges every step:
  *
- *   1. From keep-all downwards: at the peak, drop the idle kept value that frees most bytes for
- * each second of computing it again, until the peak has fallen by a notch; repeat until nothing
- * idle is left there.
- *   2. Checkpoints: cut forward into segments where little crosses, keep what crosses and drop the
- * rest, with replays retained by segment, or by node.
- *   3. From each of those upwards: keep again what fits under its peak, dearest seconds first.
+ *   starts   keep-all; keep nothing; checkpoints: forward cut into segments where little crosses,
+ *            with what crosses kept or not, and replays retained by segment or by node
+ *   down     at the peak, another order of backward where that lowers it, else let the idle value
+ *            go that frees most bytes for each second of computing it again; a notch at a time
+ *   up       keep again what fits under the peak, dearest seconds first
  *
  * Everything is a function of the graph, the kernels' predicted seconds and the effort. */
 #include "plan/search.h"
@@ -16,13 +15,17 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/vector.h"
+#include "plan/moves.h"
 
 typedef struct search {
   const ull__schedule_model *model;
   ull__ladder *ladder;
   ull__schedule schedule;
   uint32_t effort;
-  uint64_t *crossing;  /* by forward node: bytes made up to it and read by forward after it */
+  uint64_t *crossing;       /* by forward node: bytes made up to it and read by forward after it */
+  ull__node_id *old_order;  /* scratch */
+  ull__node_id *best_order; /* of the smallest schedule */
+  bool has_order;
   uint32_t *last_read; /* by root: the last forward node that reads it */
 } search;
 
@@ -57,66 +60,124 @@ static double recompute_seconds(const search *s, ull__value_id root) {
   return s->model->lowered->nodes[s->model->producer[root]].kernel.seconds;
 }
 
-/* ---- 1. downwards from keep-all ---- */
+/* ---- 1. downwards: moves at the peak ---- */
 
-static bool is_operand_at(const search *s, uint32_t execution, uint32_t instance) {
-  const ull__execution *e = &s->schedule.executions[execution];
-  uint32_t operands = e->input_count + e->output_count + e->has_workspace;
-  for (uint32_t i = 0; i < operands; i++) {
-    const ull__operand *operand = &s->schedule.operands[e->first_operand + i];
-    if (operand->kind == ULL__OPERAND_INSTANCE && operand->index == instance) return true;
-  }
-  return false;
+#define HELD_TRIED 3
+#define FRUITLESS_MOST 12
+
+/* How far a walk down has come. Several executions often reach the same peak: getting rid of one is
+ * progress. */
+typedef struct depth {
+  uint64_t peak_bytes;
+  uint32_t peak_count;
+} depth;
+
+static depth depth_of(const ull__schedule *s) {
+  return (depth){s->peak_bytes, s->peak_count};
 }
 
-/* Whether forward still reads it at or after the peak: then dropping it for backward frees nothing
- * there. */
-static bool forward_needs_after(const search *s, ull__value_id root, uint32_t execution) {
-  ull__node_id node = s->schedule.executions[execution].node;
-  return node != ULL__NONE && node < s->model->forward_end &&
-         !s->schedule.executions[execution].recomputed && s->last_read[root] > node;
+static bool is_deeper(depth a, depth b) {
+  return a.peak_bytes < b.peak_bytes ||
+         (a.peak_bytes == b.peak_bytes && a.peak_count < b.peak_count);
 }
 
-/* The best idle kept value at the peak; ULL__NONE where there is none. */
-static ull__value_id find_candidate(const search *s, const ull__decisions *decisions) {
-  uint32_t peak = s->schedule.peak_execution;
-  ull__value_id best = ULL__NONE;
-  double best_score = -1;
-  for (size_t i = 0; i < s->schedule.instance_count; i++) {
-    const ull__instance *instance = &s->schedule.instances[i];
-    ull__value_id root = instance->value;
-    if (instance->first >= peak || instance->last <= peak || root == ULL__NONE) continue;
-    if (!s->model->droppable[root] || !decisions->keep[root]) continue;
-    if (is_operand_at(s, peak, (uint32_t)i) || forward_needs_after(s, root, peak)) continue;
-    double score = (double)s->model->bytes[root] / (recompute_seconds(s, root) + 1e-9);
-    if (score <= best_score) continue;
-    best_score = score;
-    best = root;
-  }
-  return best;
-}
-
-static ull_status descend(search *s, ull__decisions *decisions) {
-  ULL__TRY(evaluate(s, decisions));
-  ULL__TRY(record(s, decisions));
-  uint64_t notch = s->schedule.peak_bytes / 64;
-  uint64_t floor = s->schedule.peak_bytes;
-  while (!exhausted(s)) {
-    ull__value_id root = find_candidate(s, decisions);
-    if (root == ULL__NONE) break;
-    uint64_t freed = 0;
-    while (root != ULL__NONE && freed < notch) {
-      freed += s->model->bytes[root];
-      decisions->keep[root] = false;
-      root = find_candidate(s, decisions);
-    }
+/* Tries other orders of backward around the peak; keeps the first that lowers it. The schedule is
+ * that of `decisions` when this returns. */
+static ull_status improve_order(search *s, ull__decisions *decisions, bool *improved) {
+  ull__value_id held[HELD_TRIED];
+  depth before = depth_of(&s->schedule);
+  uint32_t orders = s->model->node_count - s->model->forward_end;
+  uint32_t count = ull__find_held(s->model, &s->schedule, held, HELD_TRIED);
+  bool stale = false;
+  *improved = false;
+  for (uint32_t h = 0; h < 2 * count && !*improved && !exhausted(s); h++) {
+    bool moved;
+    if (stale) ULL__TRY(evaluate(s, decisions));
+    stale = false;
+    memcpy(s->old_order, decisions->order, orders * sizeof *s->old_order);
+    ULL__TRY(ull__reorder_held(s->model, &s->schedule, decisions, held[h / 2], h % 2 == 0, &moved));
+    if (!moved) continue;
     ULL__TRY(evaluate(s, decisions));
-    if (s->schedule.peak_bytes < floor) {
-      floor = s->schedule.peak_bytes;
-      ULL__TRY(record(s, decisions));
-    }
+    *improved = is_deeper(depth_of(&s->schedule), before);
+    if (*improved) break;
+    memcpy(decisions->order, s->old_order, orders * sizeof *s->old_order);
+    stale = true;
   }
-  return ULL_OK;
+  return stale ? evaluate(s, decisions) : ULL_OK;
+}
+
+/* Tries to hold on to what the replay at the peak would otherwise make again. As improve_order. */
+static ull_status improve_retention(search *s, ull__decisions *decisions, bool *improved) {
+  ull__retention tried[HELD_TRIED];
+  depth before = depth_of(&s->schedule);
+  uint32_t count = ull__find_retentions(s->model, &s->schedule, decisions, tried, HELD_TRIED);
+  bool stale = false;
+  *improved = false;
+  for (uint32_t r = 0; r < count && !*improved && !exhausted(s); r++) {
+    ull__node_id node = tried[r].node;
+    uint32_t segment = decisions->segment[node];
+    bool fleeting = decisions->fleeting[node];
+    decisions->segment[node] = tried[r].segment;
+    decisions->fleeting[node] = false;
+    ULL__TRY(evaluate(s, decisions));
+    *improved = is_deeper(depth_of(&s->schedule), before);
+    stale = !*improved;
+    if (*improved) break;
+    decisions->segment[node] = segment;
+    decisions->fleeting[node] = fleeting;
+  }
+  return stale ? evaluate(s, decisions) : ULL_OK;
+}
+
+/* Applies moves until they should have freed a notch. False where there was none. */
+static bool free_notch(search *s, ull__decisions *decisions, uint64_t notch) {
+  ull__forward_reads reads = {s->last_read};
+  ull__move move;
+  uint64_t freed = 0;
+  while (freed < notch && ull__find_move(s->model, &s->schedule, decisions, &reads, &move)) {
+    ull__apply_move(s->model, &move, decisions);
+    freed += s->model->bytes[move.root];
+  }
+  return freed > 0;
+}
+
+/* One step down from the schedule of `decisions`, which is evaluated. False where no move is left.
+ */
+static ull_status step_down(search *s, ull__decisions *decisions, uint64_t notch, bool *stepped) {
+  ULL__TRY(improve_retention(s, decisions, stepped));
+  if (*stepped || exhausted(s)) return ULL_OK;
+  ULL__TRY(improve_order(s, decisions, stepped));
+  if (*stepped || exhausted(s)) return ULL_OK;
+  *stepped = free_notch(s, decisions, notch);
+  return *stepped ? evaluate(s, decisions) : ULL_OK;
+}
+
+/* As far down as moves lead, within `most` evaluations. Leaves `decisions` at the lowest peak,
+ * evaluated. */
+static ull_status descend(search *s, ull__decisions *decisions, uint32_t most) {
+  ull__decisions best = {0};
+  depth deepest = depth_of(&s->schedule);
+  uint64_t notch = deepest.peak_bytes / 64;
+  uint32_t until = s->ladder->evaluated + most, fruitless = 0;
+  bool stepped = deepest.peak_bytes != UINT64_MAX;
+  ull_status status = ull__decisions_copy(s->model, decisions, &best);
+  while (status == ULL_OK && stepped && fruitless < FRUITLESS_MOST) {
+    if (exhausted(s) || s->ladder->evaluated >= until || s->schedule.peak_bytes == UINT64_MAX)
+      break;
+    status = step_down(s, decisions, notch, &stepped);
+    bool deeper = is_deeper(depth_of(&s->schedule), deepest);
+    fruitless = deeper ? 0 : fruitless + 1;
+    if (status != ULL_OK || !deeper) continue;
+    deepest = depth_of(&s->schedule);
+    ull__decisions_assign(s->model, decisions, &best);
+    status = record(s, decisions);
+  }
+  if (status == ULL_OK && is_deeper(deepest, depth_of(&s->schedule))) {
+    ull__decisions_assign(s->model, &best, decisions);
+    status = evaluate(s, decisions);
+  }
+  ull__decisions_free(&best);
+  return status;
 }
 
 /* ---- 2. checkpoints ---- */
@@ -125,7 +186,10 @@ static ull_status find_crossings(search *s) {
   const ull__schedule_model *m = s->model;
   s->crossing = ull__alloc(m->forward_end + 1, sizeof *s->crossing);
   s->last_read = ull__alloc(m->value_count, sizeof *s->last_read);
-  if (!s->crossing || !s->last_read) return ULL_ERROR_OUT_OF_MEMORY;
+  s->old_order = ull__alloc(m->node_count - m->forward_end, sizeof *s->old_order);
+  s->best_order = ull__alloc(m->node_count - m->forward_end, sizeof *s->best_order);
+  if (!s->crossing || !s->last_read || !s->old_order || !s->best_order)
+    return ULL_ERROR_OUT_OF_MEMORY;
   for (ull__node_id n = 0; n < m->forward_end; n++) {
     const ull__node *node = ull__graph_node(m->lowered->graph, n);
     for (uint32_t i = 0; i < node->input_count && !m->skipped[n]; i++)
@@ -257,64 +321,83 @@ static ull_status ascend(search *s, ull__decisions *decisions) {
   return status;
 }
 
-/* Evaluates a start, records it, and climbs from it. */
-static ull_status explore(search *s, ull__decisions *decisions) {
+/* ---- 4. the starts ---- */
+
+/* Evaluates a start, walks down from it, and climbs again from where that ended. */
+static ull_status explore(search *s, ull__decisions *decisions, uint32_t most) {
   if (exhausted(s)) return ULL_OK;
   ULL__TRY(evaluate(s, decisions));
+  if (s->schedule.peak_bytes == UINT64_MAX) return ULL_OK;
   ULL__TRY(record(s, decisions));
+  for (uint32_t round = 0; round < 2 && !exhausted(s); round++) ULL__TRY(ascend(s, decisions));
+  ULL__TRY(descend(s, decisions, most));
   for (uint32_t round = 0; round < 3 && !exhausted(s); round++) ULL__TRY(ascend(s, decisions));
   return ULL_OK;
 }
 
-static ull_status explore_segments(search *s, ull__decisions *decisions, uint32_t *cuts, bool keep,
-                                   bool by_node) {
+static ull_status start_from(const search *s, ull__decisions *out) {
+  ULL__TRY(ull__decisions_create(s->model, out));
+  uint32_t count = s->model->node_count - s->model->forward_end;
+  if (s->has_order) memcpy(out->order, s->best_order, count * sizeof *out->order);
+  return ULL_OK;
+}
+
+static ull_status explore_segments(search *s, uint32_t *cuts, bool keep, bool by_node) {
+  ull__decisions decisions = {0};
+  ULL__TRY(start_from(s, &decisions));
   if (keep)
-    keep_crossing(s, cuts, decisions);
+    keep_crossing(s, cuts, &decisions);
   else
-    keep_nothing(s, decisions);
+    keep_nothing(s, &decisions);
   for (ull__node_id n = 0; n < s->model->forward_end; n++)
-    decisions->segment[n] = by_node ? n : cuts[n];
-  return explore(s, decisions);
+    decisions.segment[n] = by_node ? n : cuts[n];
+  ull_status status = explore(s, &decisions, s->effort / 50 + 8);
+  ull__decisions_free(&decisions);
+  return status;
 }
 
 static ull_status explore_checkpoints(search *s) {
   static const uint32_t counts[] = {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64};
-  ull__decisions decisions = {0};
   uint32_t *cuts = ull__alloc(s->model->node_count, sizeof *cuts);
-  ull_status status = cuts ? ull__decisions_create(s->model, &decisions) : ULL_ERROR_OUT_OF_MEMORY;
+  ull_status status = cuts ? ULL_OK : ULL_ERROR_OUT_OF_MEMORY;
   for (size_t c = 0; c < sizeof counts / sizeof *counts && status == ULL_OK; c++) {
     if (counts[c] > s->model->forward_end) break;
     cut_segments(s, counts[c], cuts);
     for (uint32_t variant = 0; variant < 4 && status == ULL_OK; variant++)
-      status = explore_segments(s, &decisions, cuts, variant & 1, variant & 2);
+      status = explore_segments(s, cuts, variant & 1, variant & 2);
   }
-  ull__decisions_free(&decisions);
   ull__free(cuts);
   return status;
 }
 
-/* The schedule that keeps nothing comes first, so that no effort is too small for it. */
+/* The schedule that keeps nothing comes first, so that no effort is too small for it, and its walk
+ * down finds the order of backward that the other starts begin with. */
 static ull_status explore_smallest(search *s) {
   ull__decisions decisions = {0};
-  uint32_t *cuts = ull__alloc(s->model->node_count, sizeof *cuts);
-  ull_status status = cuts ? ull__decisions_create(s->model, &decisions) : ULL_ERROR_OUT_OF_MEMORY;
-  if (status == ULL_OK) {
-    keep_nothing(s, &decisions);
-    for (ull__node_id n = 0; n < s->model->forward_end; n++) decisions.segment[n] = n;
-    status = evaluate(s, &decisions);
-    if (status == ULL_OK) status = record(s, &decisions);
+  ULL__TRY(ull__decisions_create(s->model, &decisions));
+  keep_nothing(s, &decisions);
+  for (ull__node_id n = 0; n < s->model->forward_end; n++) decisions.segment[n] = n;
+  ull_status status = evaluate(s, &decisions);
+  if (status == ULL_OK && s->schedule.peak_bytes != UINT64_MAX) {
+    status = record(s, &decisions);
+    if (status == ULL_OK) status = descend(s, &decisions, s->effort / 6 + 8);
+    memcpy(s->best_order, decisions.order,
+           (s->model->node_count - s->model->forward_end) * sizeof *s->best_order);
+    s->has_order = true;
     for (uint32_t round = 0; round < 3 && status == ULL_OK && !exhausted(s); round++)
       status = ascend(s, &decisions);
   }
   ull__decisions_free(&decisions);
-  ull__free(cuts);
   return status;
 }
 
-static ull_status descend_from_keep_all(search *s) {
+static ull_status explore_keep_all(search *s, bool reordered) {
   ull__decisions decisions = {0};
-  ULL__TRY(ull__decisions_create(s->model, &decisions));
-  ull_status status = descend(s, &decisions);
+  if (reordered)
+    ULL__TRY(start_from(s, &decisions));
+  else
+    ULL__TRY(ull__decisions_create(s->model, &decisions));
+  ull_status status = explore(s, &decisions, s->effort / 4 + 8);
   ull__decisions_free(&decisions);
   return status;
 }
@@ -328,8 +411,9 @@ static ull_status search_all(search *s) {
   ull__decisions_free(&keep_all);
   if (status != ULL_OK || s->model->forward_end == s->model->node_count) return status;
   ULL__TRY(explore_smallest(s));
-  ULL__TRY(explore_checkpoints(s));
-  return descend_from_keep_all(s);
+  ULL__TRY(explore_keep_all(s, false));
+  ULL__TRY(explore_keep_all(s, true));
+  return explore_checkpoints(s);
 }
 
 ull_status ull__search(const ull__schedule_model *model, uint32_t effort, ull__ladder *ladder) {
@@ -337,6 +421,8 @@ ull_status ull__search(const ull__schedule_model *model, uint32_t effort, ull__l
   ull_status status = search_all(&s);
   ull__schedule_free(&s.schedule);
   ull__free(s.crossing);
+  ull__free(s.old_order);
+  ull__free(s.best_order);
   ull__free(s.last_read);
   return status;
 }

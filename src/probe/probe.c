@@ -126,7 +126,9 @@ static ull_status measure_product(ull__device *device, ull_probe *out) {
 static ull_status copy_entry(const ull__launch_frame *frame) {
   unsigned char *to = frame->operands[0];
   const unsigned char *from = frame->operands[1];
+#ifdef ULL__OPENMP
 #pragma omp parallel for schedule(static)
+#endif
   for (int part = 0; part < 64; part++)
     memcpy(to + part * (COPY_BYTES / 64), from + part * (COPY_BYTES / 64), COPY_BYTES / 64);
   return ULL_OK;
