@@ -13,6 +13,9 @@
 /* Left alone when the budget is not given: a tenth, at least this. */
 #define LEAST_MARGIN_BYTES ((uint64_t)256 << 20)
 
+#define LIBRARY_ADDRESS_BYTES ((uint64_t)64 << 20)
+#define STACK_ADDRESS_BYTES ((uint64_t)8 << 20)
+
 static ull_status parse_device(ull__job *job) {
   job->device_text = ull_config_text(job->config, "device");
   if (strcmp(job->device_text, "cpu") == 0) {
@@ -72,6 +75,33 @@ static ull_status find_budgets(ull__job *job) {
   return ULL_OK;
 }
 
+/* Room for `planned_bytes` and for what comes on top: oneDNN's code, the heap's slack, a stack for
+ * each thread. */
+static ull_status check_addresses(const ull__job *job, const ull__system_limits *limits,
+                                  uint64_t planned_bytes) {
+  char left[32], wanted[32];
+  uint64_t threads = job->threads + (uint64_t)job->train.options.workers + 2;
+  uint64_t wanted_bytes = planned_bytes + LIBRARY_ADDRESS_BYTES + threads * STACK_ADDRESS_BYTES;
+  for (uint32_t i = 0; i < limits->part_count; i++) {
+    const ull__limit_part *part = &limits->parts[i];
+    if (strncmp(part->name, "RLIMIT_", 7) != 0 || part->left_bytes >= wanted_bytes) continue;
+    ULL__FAIL(ULL_ERROR_DOES_NOT_FIT, "%.40s leaves %s; this run takes %s with its libraries",
+              part->name, ull__byte_size_format(part->left_bytes, left),
+              ull__byte_size_format(wanted_bytes, wanted));
+    ull__error_holder("%.40s", part->name);
+    ull__error_bytes(wanted_bytes, part->left_bytes);
+    return ull__error_change("raise the limit (ulimit -v, ulimit -d)");
+  }
+  return ULL_OK;
+}
+
+ull_status ull__job_check_addresses(const ull__job *job) {
+  const uint64_t *planned = job->plan->planned_peak_bytes;
+  ull__system_limits limits;
+  ULL__TRY(ull__system_limits_read("", &limits));
+  return check_addresses(job, &limits, planned[ULL__TIER_DEVICE] + planned[ULL__TIER_HOST]);
+}
+
 ull_status ull__job_find_machine(ull__job *job) {
   const ull_config *config = job->config;
   ull__system_limits limits;
@@ -84,6 +114,7 @@ ull_status ull__job_find_machine(ull__job *job) {
     ULL__TRY(ull__machine_nominal(job->threads, &job->machine));
   ULL__TRY(parse_device(job));
   ULL__TRY(find_budgets(job));
+  ULL__TRY(check_addresses(job, &limits, 0));
   ull__rates rates = {job->machine.flops_per_second, job->machine.bytes_per_second,
                       job->machine.launch_seconds};
   return ull__cpu_provider_create(job->threads, &rates, &job->provider);

@@ -59,6 +59,10 @@ void ull__job_destroy(ull__job *job); /* NULL is allowed */
  * ULL_ERROR_DOES_NOT_FIT. */
 ull_status ull__job_refuse(ull__job *job);
 
+/* ULL_ERROR_DOES_NOT_FIT where a limit on this process' addresses is below what the plan and the
+ * libraries take: they crash when they run out. */
+ull_status ull__job_check_addresses(const ull__job *job); /* train/budget.c */
+
 /* ---- steps of ull__job_create, one file each ---- */
 
 ull_status ull__job_open_model(const ull_config *config, ull__model **out);

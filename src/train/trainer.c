@@ -101,6 +101,7 @@ static ull_status open_device(ull_trainer *t) {
   const ull__family *family = t->job->plan->family;
   ull__device_options device = {.threads = t->job->threads};
   ull__executor_options options = {.record_times = true};
+  ULL__TRY(ull__job_check_addresses(t->job));
   ULL__TRY(ull__device_open(t->job->device_text, &device, &t->device));
   ULL__TRY(ull__executor_create(family, t->job->provider, t->device, &options, &t->executor));
   t->programs = (ull__program_indices){
