@@ -1,6 +1,7 @@
 /* ullage: finds the command, reads its flags, runs it. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -108,6 +109,7 @@ static int close_output(int code) {
 
 int main(int argc, char **argv) {
   hold_standard_streams();
+  signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
   if (argc < 2) return usage(stderr), 2;
   if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)
     return close_output(usage(stdout));
