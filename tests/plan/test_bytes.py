@@ -13,7 +13,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 import command
 
-STEPS = "3"
+STEPS = ["--steps", "3"]
 ROW = "{:<10} {:<4} {:>11} {:>12} {:>12} {:>11} {:>11} {:>4} {:>4}"
 HEAD = ROW.format("model", "on", "budget", "planned", "measured", "(host)", "(host)", "off", "tags")
 
@@ -29,7 +29,8 @@ def tags_off(planned, measured):
 
 
 def train_at(arguments, budget, **env):
-    return command.train(*arguments, "--memory", budget, "--steps", STEPS, env=env)
+    steps = [] if "--epochs" in arguments else STEPS
+    return command.train(*arguments, "--memory", budget, *steps, env=env)
 
 
 def compare(arguments, budget):
@@ -72,7 +73,19 @@ def check_model(test, model, arguments, device):
 
 
 class Bytes(unittest.TestCase):
-    pass
+    def test_family(self):
+        """A ragged last batch and an evaluation share the arena with training."""
+        with command.folder() as folder:
+            data = command.write_idx(folder, count=75, test_count=21)
+            for device in command.DEVICES:
+                check_model(self, "ragged", ["zoo:lenet", "--batch-size", "32", "--data", data,
+                                             "--epochs", "1"], device)
+
+    def test_micro_batches(self):
+        """Gradients that live from program to program, and an update of its own."""
+        for device in command.DEVICES:
+            check_model(self, "micro", ["zoo:mlp?hidden=64", "--batch-size", "64",
+                                        "--micro-batch", "16"], device)
 
 
 def add_test(model, device):
