@@ -1,4 +1,4 @@
-/* Memory against time, and the certificate of the smallest budget. */
+/* Memory against time. */
 #include "base/alloc.h"
 #include "base/byte_size.h"
 #include "base/checked.h"
@@ -84,57 +84,4 @@ void ull__page_add_curve(ull__page *page, const ull__plan *plan) {
     bytes_before = bytes;
     seconds_before = ladder->rungs[r].seconds;
   }
-}
-
-/* ---- the certificate ---- */
-
-static const ull__program_plan *largest_program(const ull__plan *plan) {
-  const ull__program_plan *largest = &plan->programs[0];
-  for (uint32_t p = 1; p < plan->program_count; p++)
-    if (plan->programs[p].smallest_height_bytes > largest->smallest_height_bytes)
-      largest = &plan->programs[p];
-  return largest;
-}
-
-static void list_live(ull__page *page, const ull__program_plan *p, const ull__schedule *s) {
-  ull__live_list live;
-  page->status = ull__list_live(s, s->peak_execution, &live);
-  if (page->status != ULL_OK) return;
-  for (size_t i = 0; i < live.count && i < MOST_LISTED; i++) {
-    char size[ULL__BYTE_SIZE_TEXT], name[160], why[320];
-    ull__page_add(
-        page, "    %11s  %s: %s\n", ull__byte_size_format(live.items[i]->bytes, size),
-        ull__instance_name(p->model, live.items[i], name, sizeof name),
-        ull__explain_instance(p->model, s, live.items[i], s->peak_execution, why, sizeof why));
-  }
-  if (live.count > MOST_LISTED)
-    ull__page_add(page, "    and %zu smaller values\n", live.count - MOST_LISTED);
-  ull__free(live.items);
-}
-
-static void add_proof(ull__page *page, const ull__program_plan *p) {
-  ull__schedule s = {0};
-  char live[ULL__BYTE_SIZE_TEXT], packed[ULL__BYTE_SIZE_TEXT];
-  page->status = ull__smallest_schedule(p, &s);
-  if (page->status == ULL_OK) {
-    ull__page_add(page, "  its peak is instruction %u, %s: %s (%llu bytes) live, %s packed\n",
-                  s.peak_execution, ull__execution_name(p->model, &s.executions[s.peak_execution]),
-                  ull__byte_size_format(s.peak_bytes, live), (unsigned long long)s.peak_bytes,
-                  ull__byte_size_format(p->smallest_height_bytes, packed));
-    list_live(page, p, &s);
-  }
-  ull__schedule_free(&s);
-}
-
-void ull__page_add_certificate(ull__page *page, const ull__plan *plan) {
-  uint64_t smallest = plan->smallest_bytes[ULL__TIER_DEVICE];
-  uint64_t bound = plan->lower_bound_bytes[ULL__TIER_DEVICE];
-  double ratio = bound ? (double)smallest / (double)bound : 1;
-  char least[ULL__BYTE_SIZE_TEXT], launch[ULL__BYTE_SIZE_TEXT];
-  ull__page_add(page,
-                "\nsmallest %s (%llu bytes) = %.3f x the %s that persistent values and the "
-                "largest launch take\n",
-                ull__byte_size_format(smallest, least), (unsigned long long)smallest, ratio,
-                ull__byte_size_format(bound, launch));
-  if (ratio > 1.05) add_proof(page, largest_program(plan));
 }

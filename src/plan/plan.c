@@ -18,6 +18,7 @@
 static ull_status lower_program(const ull__plan_request *request, uint32_t index,
                                 ull__stored_layouts *stored, ull__program_plan *out) {
   const ull__program_request *wanted = &request->programs[index];
+  snprintf(out->name, sizeof out->name, "%s", wanted->name);
   ull__graph *bound = NULL, *folded = NULL;
   ull_status status = ull__graph_bind(wanted->graph, wanted->batch, &bound);
   if (status == ULL_OK) status = ull__graph_fold(bound, &folded);

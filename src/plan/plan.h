@@ -34,6 +34,7 @@ typedef struct ull__plan_request {
 
 /* What the planner knows of one program, for explanations. */
 typedef struct ull__program_plan {
+  char name[16];
   ull__lowered *lowered; /* moves into the family when the plan fits */
   ull__schedule_model *model;
   ull__ladder ladder;
