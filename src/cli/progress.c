@@ -45,7 +45,7 @@ static double smooth(double old, double new, bool first) {
 enum { EPOCH, STEP, LOSS, RATE, MEMORY, WAIT, LEFT, PARTS };
 
 /* What a narrow terminal goes without, first to last. A line that wraps cannot be redrawn. */
-static const int expendable[] = {WAIT, MEMORY, RATE, EPOCH, LEFT};
+static const int expendable[] = {WAIT, MEMORY, RATE, EPOCH, LEFT, STEP};
 
 typedef char progress_parts[PARTS][80];
 
