@@ -22,10 +22,18 @@ static int usage(FILE *out) {
   return 0;
 }
 
-static int unavailable(command *c) {
-  fprintf(stderr, "ullage: this command is not part of this version\n");
-  (void)c;
-  return 1;
+static int unavailable(ull_command which, const command *c) {
+  static const char format[] = "%s is not part of this version";
+  fprintf(stderr, "ullage: ");
+  fprintf(stderr, format, ull_command_name(which));
+  fputc('\n', stderr);
+  if (c->json) {
+    printf("{\"schema\":1,\"error\":{\"code\":\"%s\",\"message\":\"",
+           ull_status_name(ULL_ERROR_UNSUPPORTED));
+    printf(format, ull_command_name(which));
+    printf("\",\"holder\":\"\",\"shortfall_bytes\":0,\"change\":\"\"}}\n");
+  }
+  return ull_status_exit_code(ULL_ERROR_UNSUPPORTED);
 }
 
 static int dispatch(ull_command which, command *c) {
@@ -41,7 +49,7 @@ static int dispatch(ull_command which, command *c) {
   case ULL_COMMAND_EVAL:
     return cli_eval(c);
   default:
-    return unavailable(c);
+    return unavailable(which, c);
   }
 }
 

@@ -91,6 +91,30 @@ static ull_status open_source(const ull__job *job, const char *text, ull_split s
   return ull_source_open(text, &options, out);
 }
 
+/* What becomes of samples that cannot be used. Nothing is replaced unless --max-bad allows it. */
+static ull_status read_bad_rules(const ull_config *config, ull_loader_options *options) {
+  const char *word = ull_config_text(config, "on-bad");
+  if (word && strcmp(word, "skip") == 0) {
+    ULL__FAIL(ULL_ERROR_UNSUPPORTED, "--on-bad skip is not supported by this version");
+    ull__error_holder("--on-bad");
+    return ull__error_change("--on-bad replace or --on-bad fail");
+  }
+  bool replaces = word && strcmp(word, "replace") == 0 && ull_config_has(config, "max-bad");
+  options->max_bad = replaces ? (uint64_t)ull_config_integer(config, "max-bad") : 0;
+  options->on_bad = options->max_bad > 0 ? ULL_ON_BAD_REPLACE : ULL_ON_BAD_FAIL;
+  return ULL_OK;
+}
+
+/* Training and evaluation have a loader each and share the budget. */
+static ull_status fit_loader(const ull__job *job, ull_loader_options *options) {
+  if (!ull_config_has(job->config, "loader-memory")) return ULL_OK;
+  uint64_t bytes = ull_config_bytes(job->config, "loader-memory");
+  ull_status status = ull_loader_fit(options, job->has_both_feeds ? bytes / 2 : bytes);
+  if (status != ULL_ERROR_DOES_NOT_FIT) return status;
+  return ull__error_holder("--loader-memory %s%s", ull_config_text(job->config, "loader-memory"),
+                           job->has_both_feeds ? ", half of it" : "");
+}
+
 static ull_status fill_feed(const ull__job *job, bool training, ull__feed *feed) {
   const ull_config *config = job->config;
   for (uint32_t i = 0; i < job->model->input_count; i++) {
@@ -112,8 +136,8 @@ static ull_status fill_feed(const ull__job *job, bool training, ull__feed *feed)
   feed->options.epochs = training ? 0 : 1;
   if (training)
     ULL__TRY(ull_augment_parse(ull_config_text(config, "augment"), &feed->options.augment));
-  if (ull_config_has(config, "loader-memory"))
-    ULL__TRY(ull_loader_fit(&feed->options, ull_config_bytes(config, "loader-memory") / 2));
+  ULL__TRY(read_bad_rules(config, &feed->options));
+  ULL__TRY(fit_loader(job, &feed->options));
   return ull_loader_bound_bytes(&feed->options, &feed->bound);
 }
 
@@ -152,8 +176,9 @@ ull_status ull__job_open_data(ull__job *job) {
   const char *data = ull_config_text(job->config, "data");
   if (!data) data = "synthetic";
   if (job->evaluates_only) return open_evaluation(job, data);
-  ULL__TRY(open_training(job, data));
   const char *validation = validation_text(job->config, data);
+  job->has_both_feeds = validation != NULL;
+  ULL__TRY(open_training(job, data));
   return validation ? open_evaluation(job, validation) : ULL_OK;
 }
 

@@ -39,6 +39,7 @@ typedef struct ull__job {
   int64_t tail_batches[ULL__TAILS];
   int64_t eval_tail_batch; /* the same of evaluation, where padding is not possible; 0 = none */
   uint64_t total_steps, epoch_steps;
+  bool has_both_feeds;
   ull__feed train, eval; /* eval.source is NULL where there is nothing to evaluate on */
   ull__machine machine;
   uint32_t threads;

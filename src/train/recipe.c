@@ -29,17 +29,58 @@ static ull_status refuse_patterns(const ull_config *config, const char *name) {
   return ULL_OK;
 }
 
-static ull_status refuse(const ull_config *config, const char *name) {
-  if (ull_config_source_of(config, name) == ULL_CONFIG_DEFAULT) return ULL_OK;
-  ULL__FAIL(ULL_ERROR_UNSUPPORTED, "--%s is not supported by this version", name);
-  ull__error_holder("--%s", name);
-  return ull__error_change("leave --%s out", name);
+/* Flags of later versions: refused, never passed over. `words` are the values that change nothing,
+ * with bars between. */
+typedef struct later_flag {
+  const char *name, *words;
+} later_flag;
+
+static const later_flag later_flags[] = {
+    {"clip-grad", ""},
+    {"clip-value", ""},
+    {"ema", ""},
+    {"freeze", ""},
+    {"train", ""},
+    {"patience", ""},
+    {"eval-model", ""},
+    {"pack", "false"},
+    {"load", ""},
+    {"allow", ""},
+    {"disk-memory", ""},
+    {"resume", "auto|never"},
+    {"resume-inexact", "false"},
+    {"checkpoint-every", ""},
+    {"keep-checkpoints", "2"},
+    {"on-save-error", "stop"},
+    {"on-nan", "stop"},
+    {"trace-steps", ""},
+    {"sample-every", ""},
+    {"loss", "auto"},
+};
+
+/* Whether `text` is one of the words with bars between. */
+static bool is_among(const char *words, const char *text) {
+  size_t length = strlen(text);
+  for (const char *word = words; *word; word += *word == '|') {
+    size_t end = strcspn(word, "|");
+    if (end == length && memcmp(word, text, length) == 0) return true;
+    word += end;
+  }
+  return false;
+}
+
+static ull_status refuse_later(const ull_config *config, const later_flag *flag) {
+  const char *text = ull_config_text(config, flag->name);
+  if (ull_config_source_of(config, flag->name) == ULL_CONFIG_DEFAULT) return ULL_OK;
+  if (!text || is_among(flag->words, text)) return ULL_OK;
+  ULL__FAIL(ULL_ERROR_UNSUPPORTED, "--%s %.80s is not supported by this version", flag->name, text);
+  ull__error_holder("--%s", flag->name);
+  return ull__error_change("leave --%s out", flag->name);
 }
 
 ull_status ull__recipe_from_config(const ull_config *config, ull__recipe *out) {
-  static const char *const later[] = {"clip-grad", "clip-value", "ema",
-                                      "freeze",    "train",      "patience"};
-  for (size_t i = 0; i < sizeof later / sizeof *later; i++) ULL__TRY(refuse(config, later[i]));
+  for (size_t i = 0; i < sizeof later_flags / sizeof *later_flags; i++)
+    ULL__TRY(refuse_later(config, &later_flags[i]));
   ULL__TRY(refuse_patterns(config, "lr"));
   ULL__TRY(refuse_patterns(config, "weight-decay"));
   double betas[2] = {0.9, 0.999};

@@ -89,6 +89,23 @@ class BadInput(unittest.TestCase):
     def test_no_model(self):
         self.check("no_model", 2, "usage", "train")
 
+    def test_flags_of_later_versions(self):
+        """Refused, never passed over in silence."""
+        for words in (["--clip-grad", "1"], ["--load", "plan.json"], ["--resume", "run"],
+                      ["--on-nan", "skip"], ["--checkpoint-every", "5"], ["--on-bad", "skip"],
+                      ["--micro-batch", "auto"], ["--device", "cuda"], ["--freeze", "fc1.*"]):
+            with self.subTest(words=words):
+                result = command.run("plan", "zoo:mlp", *words, "--json")
+                self.assertEqual(result.code, 1, result.stderr)
+                self.assertEqual(result.object["error"]["code"], "unsupported")
+                self.assertIn(words[0], result.stderr)
+
+    def test_commands_of_later_versions(self):
+        result = command.run("predict", "zoo:mlp", "--json")
+        self.assertEqual(result.code, 1)
+        self.assertEqual(result.object["error"]["code"], "unsupported")
+        self.assertEqual(list(result.object["error"]), ERROR_KEYS)
+
     def test_zero_batch(self):
         self.check("zero_batch", 2, "usage", "train", "zoo:mlp", "--batch-size", "0")
 
@@ -157,7 +174,7 @@ class BadInput(unittest.TestCase):
     def test_labels_out_of_range(self):
         source = self.write_npz("labels.npz", [0, 1, 2, 9, 3, -7, 5, 6] * 2)
         self.check("labels_out_of_range", 6, "data", "train", *LENET, "--data", source,
-                   "--on-bad", "fail", "--no-shuffle")
+                   "--no-shuffle")
 
     def test_another_number_of_classes(self):
         source = command.write_idx(self.folder / "twelve", count=48, classes=12)
