@@ -92,8 +92,8 @@ static void test_long_part(void **state) {
 static void test_printing_parses_back(void **state) {
   (void)state;
   static const char *const texts[] = {
-      "device:8GiB@12GB/s,6500MB/s host:16GiB disk:100GiB@500MB/s compute:9TFLOPS mem:300GB/s "
-      "latency:10us process:24MiB kernel:40KiB",
+      ("device:8GiB@12GB/s,6500MB/s host:16GiB disk:100GiB@500MB/s compute:9TFLOPS mem:300GB/s "
+       "latency:10us process:24MiB kernel:40KiB"),
       "shared:96GiB",
       "shared:1000 compute:123456789123FLOPS mem:1B/s latency:4371ns",
   };
