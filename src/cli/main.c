@@ -59,7 +59,11 @@ static void restart_with_passive_waiting(char **argv) {
   if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
   if (setenv("OMP_WAIT_POLICY", "passive", 1) != 0 || setenv("GOMP_SPINCOUNT", "2000", 1) != 0)
     return;
-  execv("/proc/self/exe", argv);
+  char path[4096]; /* by its name: the link itself leads to Valgrind where that runs us */
+  ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+  if (length <= 0) return;
+  path[length] = '\0';
+  execv(path, argv);
 }
 
 static bool wants_json(int argc, char **argv) {
