@@ -96,24 +96,24 @@ static vint mask_scattered(const mask_source *source, int64_t m) {
   return keep;
 }
 
-/* Words of 4 * LANES consecutive elements of one sample, the first a multiple of 4. */
+/* Words of 4 * LANES consecutive elements of one sample, the first a multiple of 4. Lane 4q + j
+ * computes the block from which part q of the j-th vector of words comes, see store_words. */
 static void words_in_row(const mask_source *source, int64_t sample, int64_t element,
                          uint32_t *words) {
   uint64_t stream = ull__dropout_stream(source->rng, (uint64_t)sample);
   uint64_t first = (uint64_t)element >> 2;
   uint32_t low[LANES], high[LANES];
-  for (int lane = 0; lane < LANES; lane++) {
-    low[lane] = (uint32_t)(first + (uint64_t)lane);
-    high[lane] = (uint32_t)((first + (uint64_t)lane) >> 32);
+  for (uint64_t lane = 0; lane < LANES; lane++) {
+    uint64_t block = first + lane % 4 * (LANES / 4) + lane / 4;
+    low[lane] = (uint32_t)block;
+    high[lane] = (uint32_t)(block >> 32);
   }
   vuint c, d, zero = {0};
   memcpy(&c, low, sizeof c);
   memcpy(&d, high, sizeof d);
   philox_vector blocks =
       philox_blocks(source->key, zero + (uint32_t)stream, zero + (uint32_t)(stream >> 32), c, d);
-  for (int word = 0; word < 4; word++) {
-    for (int lane = 0; lane < LANES; lane++) words[4 * lane + word] = blocks.word[word][lane];
-  }
+  store_words(&blocks, words);
 }
 
 /* The next words in memory order from element `m` of plain memory; returns how many. */
@@ -213,9 +213,9 @@ static operand spread_channels(const ull__chain *chain, const tile *t, const flo
   int64_t first = t->group % chain->group_cycle * chain->lanes;
   int64_t valid = smaller(chain->lanes, chain->channels - first);
   if (repeats_in_pattern(chain)) {
-    for (int64_t i = 0; i < PATTERN; i++) {
-      int64_t lane = i % chain->lanes;
-      pattern[i] = lane < valid ? values[first + lane] : 0;
+    for (int64_t i = 0; i < PATTERN; i += chain->lanes) {
+      memset(pattern + i, 0, (size_t)chain->lanes * sizeof *pattern);
+      memcpy(pattern + i, values + first, (size_t)valid * sizeof *pattern);
     }
     return (operand){pattern, PATTERN - 1};
   }

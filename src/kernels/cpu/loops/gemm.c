@@ -1,10 +1,12 @@
 /* The blocked driver of matrix products: B is packed block by block, A in blocks of rows, and tasks
- * of a few panels of each are handed out. Which thread takes which task changes no bit. */
+ * of a few panels of each are handed out. Which thread takes which task changes no bit. Where there
+ * are few rows of A to repay packing, whole panels of a B with contiguous rows stay where they are.
+ */
 #include "kernels/cpu/loops/gemm.h"
 
 #include "kernels/cpu/loops/panels.h"
 
-enum { TASK_ROW_PANELS = 16, TASK_COLUMN_PANELS = 8, TASKS_WANTED = 16 };
+enum { FEW_ROWS = 64, TASK_ROW_PANELS = 16, TASK_COLUMN_PANELS = 8, TASKS_WANTED = 16 };
 #define ENOUGH_FLOPS 200000.0
 
 /* The block of the product being computed: rows [row, row + rows) and so on. */
@@ -12,6 +14,7 @@ typedef struct block {
   const ull__gemm *gemm;
   float *a_panels, *b_panels;
   int64_t row, rows, column, columns, depth_at, depth;
+  bool in_place; /* whole panels of B are not packed */
 } block;
 
 static void pack_a(const block *b, int64_t panel) {
@@ -25,6 +28,7 @@ static void pack_a(const block *b, int64_t panel) {
 static void pack_b(const block *b, int64_t panel) {
   const ull__gemm *g = b->gemm;
   int64_t column = b->column + panel * PANEL_COLUMNS;
+  if (b->in_place && column + PANEL_COLUMNS <= g->n) return;
   pack_panel(g->b + column * g->b_column + b->depth_at * g->b_row, g->b_column, g->b_row,
              smaller(PANEL_COLUMNS, b->column + b->columns - column), b->depth,
              b->b_panels + panel * PANEL_COLUMNS * b->depth, PANEL_COLUMNS);
@@ -39,13 +43,13 @@ typedef struct tile_target {
   bool add;
 } tile_target;
 
-INLINE void multiply_tile(int64_t depth, const float *a, const float *b, int vectors,
-                          const tile_target *to) {
+INLINE void multiply_tile(int64_t depth, const float *a, const float *b, int64_t b_depth,
+                          int vectors, const tile_target *to) {
   panel_sums sums;
   UNROLL(16) for (int i = 0; i < PANEL_ROWS; i++) {
     UNROLL(8) for (int j = 0; j < vectors; j++) sums[i][j] = (vfloat){0};
   }
-  multiply_panels(depth, a, 1, PANEL_ROWS, b, vectors, sums);
+  multiply_strided(depth, a, 1, PANEL_ROWS, b, b_depth, vectors, sums);
   UNROLL(16) for (int i = 0; i < PANEL_ROWS; i++) {
     UNROLL(8) for (int j = 0; j < vectors; j++) {
       float *c = to->c + i * to->c_row + j * LANES;
@@ -58,26 +62,35 @@ INLINE void multiply_tile(int64_t depth, const float *a, const float *b, int vec
 }
 
 static void multiply_whole(int64_t depth, const float *a, const float *b, const tile_target *to) {
-  multiply_tile(depth, a, b, PANEL_VECTORS, to);
+  multiply_tile(depth, a, b, PANEL_COLUMNS, PANEL_VECTORS, to);
 }
 
 static void multiply_two(int64_t depth, const float *a, const float *b, const tile_target *to) {
-  multiply_tile(depth, a, b, 2, to);
+  multiply_tile(depth, a, b, PANEL_COLUMNS, 2, to);
 }
 
 static void multiply_one(int64_t depth, const float *a, const float *b, const tile_target *to) {
-  multiply_tile(depth, a, b, 1, to);
+  multiply_tile(depth, a, b, PANEL_COLUMNS, 1, to);
+}
+
+static void multiply_in_place(int64_t depth, const float *a, const float *b, int64_t b_depth,
+                              const tile_target *to) {
+  multiply_tile(depth, a, b, b_depth, PANEL_VECTORS, to);
 }
 
 /* A tile at the edge goes through a buffer: the same sums, added in the same order. */
-static void multiply_edge(int64_t depth, const float *a, const float *b, const tile_target *to,
-                          int64_t rows, int64_t columns) {
+static void multiply_edge(int64_t depth, const float *a, const float *b, int64_t b_depth,
+                          const tile_target *to, int64_t rows, int64_t columns) {
   float buffer[PANEL_ROWS * PANEL_COLUMNS];
   tile_target aside = {.c = buffer, .c_row = PANEL_COLUMNS};
   int64_t vectors = divide_up(columns, LANES);
-  if (vectors == 1) multiply_one(depth, a, b, &aside);
-  if (vectors == 2) multiply_two(depth, a, b, &aside);
-  if (vectors > 2) multiply_whole(depth, a, b, &aside);
+  if (vectors == PANEL_VECTORS) {
+    multiply_in_place(depth, a, b, b_depth, &aside);
+  } else if (vectors == 2) {
+    multiply_two(depth, a, b, &aside);
+  } else {
+    multiply_one(depth, a, b, &aside);
+  }
   for (int64_t i = 0; i < rows; i++) {
     float *c = to->c + i * to->c_row;
     for (int64_t j = 0; j < columns; j++) {
@@ -100,8 +113,15 @@ static void run_tile(const block *b, int64_t row_panel, int64_t column_panel) {
                     .add = g->add || b->depth_at > 0};
   const float *a = b->a_panels + row_panel * PANEL_ROWS * b->depth;
   const float *right = b->b_panels + column_panel * PANEL_COLUMNS * b->depth;
+  int64_t right_depth = PANEL_COLUMNS;
+  if (b->in_place && columns == PANEL_COLUMNS) {
+    right = g->b + column + b->depth_at * g->b_row;
+    right_depth = g->b_row;
+  }
   if (rows < PANEL_ROWS || columns % LANES != 0) {
-    multiply_edge(b->depth, a, right, &to, rows, columns);
+    multiply_edge(b->depth, a, right, right_depth, &to, rows, columns);
+  } else if (right_depth != PANEL_COLUMNS) {
+    multiply_in_place(b->depth, a, right, right_depth, &to);
   } else if (columns == PANEL_COLUMNS) {
     multiply_whole(b->depth, a, right, &to);
   } else if (columns == 2 * LANES) {
@@ -149,7 +169,10 @@ static void run_task(const block *b, const task_grid *grid, int64_t task) {
 static block first_block(const ull__gemm *g) {
   int64_t columns = smaller(divide_up(g->n, PANEL_COLUMNS) * PANEL_COLUMNS, ULL__GEMM_COLUMNS);
   int64_t depth = smaller(g->k, ULL__GEMM_DEPTH);
-  return (block){.gemm = g, .b_panels = g->scratch, .a_panels = g->scratch + columns * depth};
+  return (block){.gemm = g,
+                 .b_panels = g->scratch,
+                 .a_panels = g->scratch + columns * depth,
+                 .in_place = g->b_column == 1 && g->m <= FEW_ROWS};
 }
 
 static void set_columns(block *b, int64_t column) {

@@ -18,10 +18,10 @@ enum { PANEL_COLUMNS = PANEL_VECTORS * LANES };
 
 typedef vfloat panel_sums[PANEL_ROWS][PANEL_VECTORS];
 
-/* sums[i][j] += a[i * a_row + k * a_depth] * b[k * PANEL_COLUMNS + j], k ascending. The strides and
+/* sums[i][j] += a[i * a_row + k * a_depth] * b[k * b_depth + j], k ascending. The strides of A and
  * `vectors` are constants where this is inlined. */
-INLINE void multiply_panels(int64_t depth, const float *a, int64_t a_row, int64_t a_depth,
-                            const float *b, int vectors, panel_sums sums) {
+INLINE void multiply_strided(int64_t depth, const float *a, int64_t a_row, int64_t a_depth,
+                             const float *b, int64_t b_depth, int vectors, panel_sums sums) {
   for (int64_t k = 0; k < depth; k++) {
     vfloat right[PANEL_VECTORS];
     UNROLL(8) for (int j = 0; j < vectors; j++) right[j] = load(b + j * LANES);
@@ -32,8 +32,14 @@ INLINE void multiply_panels(int64_t depth, const float *a, int64_t a_row, int64_
       }
     }
     a += a_depth;
-    b += PANEL_COLUMNS;
+    b += b_depth;
   }
+}
+
+/* The same where B is a panel. */
+INLINE void multiply_panels(int64_t depth, const float *a, int64_t a_row, int64_t a_depth,
+                            const float *b, int vectors, panel_sums sums) {
+  multiply_strided(depth, a, a_row, a_depth, b, PANEL_COLUMNS, vectors, sums);
 }
 
 /* ---- packing ---- */

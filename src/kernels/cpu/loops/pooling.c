@@ -1,5 +1,5 @@
-/* Pooling over windows, forward by windows, backward by gathering: each input element adds the
- * gradients of the windows that hold it, in window order, so that the sum has one order. */
+/* Pooling over windows. Backward adds to each input element the gradients of the windows that hold
+ * it in window order, one plane a task, so that the sum has one order. */
 #include "kernels/cpu/loops/pooling.h"
 
 #include "kernels/cpu/loops/vector.h"
@@ -28,6 +28,20 @@ INLINE bool enough_planes(const ull__pooling *p) {
 
 /* ---- maximum ---- */
 
+/* Takes a value that is greater, or no number. */
+INLINE void take_better(vfloat value, int32_t here, vfloat *best, vint *at) {
+#if defined(__AVX512F__)
+  __mmask16 better = _mm512_cmp_ps_mask((__m512)value, (__m512)*best, _CMP_GT_OQ) |
+                     _mm512_cmp_ps_mask((__m512)value, (__m512)value, _CMP_UNORD_Q);
+  *best = (vfloat)_mm512_mask_blend_ps(better, (__m512)*best, (__m512)value);
+  *at = (vint)_mm512_mask_blend_epi32(better, (__m512i)*at, _mm512_set1_epi32(here));
+#else
+  vint better = (vint)(value > *best) | (vint)(value != value);
+  *best = choose(better, value, *best);
+  *at = (*at & ~better) | (better & here);
+#endif
+}
+
 INLINE void max_lanes_at(const ull__pooling *p, const float *x, int64_t oh, int64_t ow,
                          int64_t lane, float *y, uint8_t *index) {
   range rows = window_of(oh, p->stride_height, p->pad_height, p->kernel_height, p->height);
@@ -40,10 +54,7 @@ INLINE void max_lanes_at(const ull__pooling *p, const float *x, int64_t oh, int6
   for (int64_t h = rows.begin; h < rows.end; h++) {
     for (int64_t w = columns.begin; w < columns.end; w++) {
       vfloat value = load_some(x + (h * p->width + w) * p->block + lane, left);
-      vint better = (vint)(value > best) | (vint)(value != value);
-      int32_t here = (int32_t)((h - row_zero) * p->kernel_width + w - column_zero);
-      best = choose(better, value, best);
-      at = (at & ~better) | (better & here);
+      take_better(value, (int32_t)((h - row_zero) * p->kernel_width + w - column_zero), &best, &at);
     }
   }
   store_some(y + lane, best, left);
@@ -94,38 +105,25 @@ ull_status ULL__ISA_NAME(ull__max_pool2d)(const ull__launch_frame *launch) {
   return ULL_OK;
 }
 
-INLINE vint load_bytes(const uint8_t *from, int64_t left) {
-  vbyte bytes = {0};
-  memcpy(&bytes, from, (size_t)smaller(left, LANES));
-  return __builtin_convertvector(bytes, vint);
-}
-
-static void max_backward_at(const ull__pooling *p, const float *dy, const uint8_t *index, int64_t h,
-                            int64_t w, float *dx) {
-  range rows = outputs_of(h, p->stride_height, p->pad_height, p->kernel_height, p->out_height);
-  range columns = outputs_of(w, p->stride_width, p->pad_width, p->kernel_width, p->out_width);
-  int64_t step = p->block == 1 ? 1 : LANES;
-  for (int64_t lane = 0; lane < p->block; lane += step) {
-    int64_t left = p->block - lane;
-    vfloat sum = {0};
-    float plain_sum = 0;
-    for (int64_t oh = rows.begin; oh < rows.end; oh++) {
-      for (int64_t ow = columns.begin; ow < columns.end; ow++) {
-        int64_t out = (oh * p->out_width + ow) * p->block + lane;
-        int32_t here = (int32_t)((h + p->pad_height - oh * p->stride_height) * p->kernel_width + w +
-                                 p->pad_width - ow * p->stride_width);
-        if (p->block == 1) {
-          if (index[out] == here) plain_sum += dy[out];
-          continue;
-        }
-        vint mine = (vint)(load_bytes(index + out, left) == here);
-        sum += (vfloat)(mine & (vint)load_some(dy + out, left));
+/* Adds each window's gradient to the element it came from. An index that no forward pass gives,
+ * outside the window or the plane, adds to nothing. */
+static void scatter_plane(const ull__pooling *p, const float *dy, const uint8_t *index, float *dx) {
+  int64_t elements = p->height * p->width * p->block, at[UINT8_MAX + 1];
+  memset(dx, 0, (size_t)elements * sizeof *dx);
+  for (int64_t i = 0; i <= UINT8_MAX; i++) {
+    at[i] = (i / p->kernel_width * p->width + i % p->kernel_width) * p->block;
+    if (i >= p->kernel_height * p->kernel_width) at[i] = 2 * elements;
+  }
+  for (int64_t oh = 0; oh < p->out_height; oh++) {
+    for (int64_t ow = 0; ow < p->out_width; ow++) {
+      int64_t row = oh * p->stride_height - p->pad_height;
+      int64_t window = (row * p->width + ow * p->stride_width - p->pad_width) * p->block;
+      for (int64_t lane = 0; lane < p->block; lane++) {
+        uint64_t to = (uint64_t)(window + at[index[lane]] + lane);
+        if (to < (uint64_t)elements) dx[to] += dy[lane];
       }
-    }
-    if (p->block == 1) {
-      *dx = plain_sum;
-    } else {
-      store_some(dx + lane, sum, left);
+      dy += p->block;
+      index += p->block;
     }
   }
 }
@@ -135,14 +133,11 @@ ull_status ULL__ISA_NAME(ull__max_pool2d_backward)(const ull__launch_frame *laun
   const float *dy = launch->operands[0];
   const uint8_t *index = launch->operands[1];
   float *dx = launch->operands[2];
-  int64_t plane_outputs = p->out_height * p->out_width * p->block;
+  int64_t outputs = p->out_height * p->out_width * p->block;
   PARALLEL_FOR(enough_planes(p))
-  for (int64_t row = 0; row < p->planes * p->height; row++) {
-    int64_t out = row / p->height * plane_outputs;
-    float *to = dx + row * p->width * p->block;
-    for (int64_t w = 0; w < p->width; w++) {
-      max_backward_at(p, dy + out, index + out, row % p->height, w, to + w * p->block);
-    }
+  for (int64_t plane = 0; plane < p->planes; plane++) {
+    scatter_plane(p, dy + plane * outputs, index + plane * outputs,
+                  dx + plane * p->height * p->width * p->block);
   }
   return ULL_OK;
 }

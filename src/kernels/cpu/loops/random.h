@@ -52,4 +52,32 @@ INLINE philox_vector philox_blocks(uint64_t key, vuint stream_low, vuint stream_
   return (philox_vector){{c0, c1, c2, c3}};
 }
 
+/* Writes the words block by block, where lane 4q + j holds block j * LANES / 4 + q. */
+INLINE void store_words(const philox_vector *blocks, uint32_t *words) {
+#if defined(__AVX512F__)
+  __m512i a = _mm512_unpacklo_epi32((__m512i)blocks->word[0], (__m512i)blocks->word[1]);
+  __m512i b = _mm512_unpackhi_epi32((__m512i)blocks->word[0], (__m512i)blocks->word[1]);
+  __m512i c = _mm512_unpacklo_epi32((__m512i)blocks->word[2], (__m512i)blocks->word[3]);
+  __m512i d = _mm512_unpackhi_epi32((__m512i)blocks->word[2], (__m512i)blocks->word[3]);
+  _mm512_storeu_si512(words, _mm512_unpacklo_epi64(a, c));
+  _mm512_storeu_si512(words + LANES, _mm512_unpackhi_epi64(a, c));
+  _mm512_storeu_si512(words + 2 * LANES, _mm512_unpacklo_epi64(b, d));
+  _mm512_storeu_si512(words + 3 * LANES, _mm512_unpackhi_epi64(b, d));
+#elif defined(__AVX2__)
+  __m256i a = _mm256_unpacklo_epi32((__m256i)blocks->word[0], (__m256i)blocks->word[1]);
+  __m256i b = _mm256_unpackhi_epi32((__m256i)blocks->word[0], (__m256i)blocks->word[1]);
+  __m256i c = _mm256_unpacklo_epi32((__m256i)blocks->word[2], (__m256i)blocks->word[3]);
+  __m256i d = _mm256_unpackhi_epi32((__m256i)blocks->word[2], (__m256i)blocks->word[3]);
+  _mm256_storeu_si256((__m256i *)words, _mm256_unpacklo_epi64(a, c));
+  _mm256_storeu_si256((__m256i *)(words + LANES), _mm256_unpackhi_epi64(a, c));
+  _mm256_storeu_si256((__m256i *)(words + 2 * LANES), _mm256_unpacklo_epi64(b, d));
+  _mm256_storeu_si256((__m256i *)(words + 3 * LANES), _mm256_unpackhi_epi64(b, d));
+#else
+  for (int lane = 0; lane < LANES; lane++) {
+    int block = lane % 4 * (LANES / 4) + lane / 4;
+    for (int word = 0; word < 4; word++) words[4 * block + word] = blocks->word[word][lane];
+  }
+#endif
+}
+
 #endif
