@@ -96,43 +96,50 @@ static vint mask_scattered(const mask_source *source, int64_t m) {
   return keep;
 }
 
+/* Lane 4q + j: j * LANES / 4 + q. */
+INLINE vuint block_order(void) {
+  uint32_t lanes[LANES];
+  for (uint32_t lane = 0; lane < LANES; lane++) lanes[lane] = lane % 4 * (LANES / 4) + lane / 4;
+  vuint order;
+  memcpy(&order, lanes, sizeof order);
+  return order;
+}
+
 /* Words of 4 * LANES consecutive elements of one sample, the first a multiple of 4. Lane 4q + j
  * computes the block from which part q of the j-th vector of words comes, see store_words. */
 static void words_in_row(const mask_source *source, int64_t sample, int64_t element,
                          uint32_t *words) {
   uint64_t stream = ull__dropout_stream(source->rng, (uint64_t)sample);
   uint64_t first = (uint64_t)element >> 2;
-  uint32_t low[LANES], high[LANES];
-  for (uint64_t lane = 0; lane < LANES; lane++) {
-    uint64_t block = first + lane % 4 * (LANES / 4) + lane / 4;
-    low[lane] = (uint32_t)block;
-    high[lane] = (uint32_t)(block >> 32);
-  }
-  vuint c, d, zero = {0};
-  memcpy(&c, low, sizeof c);
-  memcpy(&d, high, sizeof d);
-  philox_vector blocks =
-      philox_blocks(source->key, zero + (uint32_t)stream, zero + (uint32_t)(stream >> 32), c, d);
+  vuint zero = {0}, order = block_order(), low = order + (uint32_t)first;
+  vuint high = (uint32_t)(first >> 32) - (vuint)(low < order);
+  philox_vector blocks = philox_blocks(source->key, zero + (uint32_t)stream,
+                                       zero + (uint32_t)(stream >> 32), low, high);
   store_words(&blocks, words);
 }
 
-/* The next words in memory order from element `m` of plain memory; returns how many. */
-static int64_t words_from(const mask_source *source, int64_t m, int64_t wanted, uint32_t *words) {
-  int64_t elements = source->chain->sample_elements;
-  int64_t sample = m / elements, element = m % elements;
-  int64_t skip = element & 3;
-  uint32_t buffer[4 * LANES];
-  words_in_row(source, sample, element - skip, buffer);
-  int64_t count = smaller(smaller(4 * LANES - skip, elements - element), wanted);
-  memcpy(words, buffer + skip, (size_t)count * sizeof *words);
-  return count;
+/* Words of `count` elements of one sample. `words` has room for 4 * LANES more. */
+static void words_of_run(const mask_source *source, int64_t sample, int64_t element, int64_t count,
+                         uint32_t *words) {
+  int64_t skip = element & 3, done = 0;
+  if (skip != 0) {
+    uint32_t buffer[4 * LANES];
+    words_in_row(source, sample, element - skip, buffer);
+    done = 4 * LANES - skip;
+    memcpy(words, buffer + skip, (size_t)done * sizeof *words);
+  }
+  for (; done < count; done += 4 * LANES) {
+    words_in_row(source, sample, element + done, words + done);
+  }
 }
 
 static void run_dropout_plain(const step_frame *frame, const mask_source *source, float *out) {
-  uint32_t words[TILE + LANES] = {0};
-  int64_t n = frame->tile->count;
+  uint32_t words[TILE + 4 * LANES];
+  int64_t n = frame->tile->count, elements = frame->chain->sample_elements;
   for (int64_t done = 0; done < n;) {
-    done += words_from(source, frame->tile->start + done, n - done, words + done);
+    int64_t at = frame->tile->start + done, count = smaller(n - done, elements - at % elements);
+    words_of_run(source, at / elements, at % elements, count, words + done);
+    done += count;
   }
   vfloat kept = splat((float)(1.0 - frame->step->immediate));
   for (int64_t i = 0; i < n; i += LANES) {
