@@ -141,10 +141,14 @@ static ull_status add_value(characters *out, const json_t *value) {
   }
 }
 
+/* Room for nearly every line, so that the number of calls does not depend on digits. */
+#define USUAL_LINE_CHARACTERS (1u << 16)
+
 ull_status ull__json_line(const json_t *value, char **out) {
   characters text = {0};
   ull__json_start();
-  ull_status status = add_value(&text, value);
+  ull_status status = ull__vector_reserve(&text, USUAL_LINE_CHARACTERS);
+  if (status == ULL_OK) status = add_value(&text, value);
   if (status != ULL_OK) {
     ull__vector_free(&text);
     return status;

@@ -221,6 +221,8 @@ static ull_status put_results(ull_trainer *t, json_t *object) {
 
 static size_t write_loss(char *text, double loss) {
   int written = snprintf(text, LOSS_CHARACTERS, "%.17g", loss);
+  char *comma = strchr(text, ','); /* the point of some locales */
+  if (comma) *comma = '.';
   bool whole = !strpbrk(text, ".e");
   if (whole) written += snprintf(text + written, LOSS_CHARACTERS - (size_t)written, ".0");
   return (size_t)written;

@@ -89,14 +89,27 @@ class BudgetLaw(unittest.TestCase):
             certificate = said.get("certificate")
             self.assertTrue(certificate, f"{smallest} is {smallest / bound:.3f} x {bound} and has "
                             "no certificate")
-            print(f"  certificate: {certificate}", flush=True)
+            self.check_certificate(certificate)
+
+    def check_certificate(self, certificate):
+        """It names the instruction and the values that must be live there, with the reason."""
+        values = certificate["values"]
+        live, padding = sum(each["bytes"] for each in values), 64 * len(values)
+        self.assertTrue(certificate["node"] and values)
+        self.assertLessEqual(live, certificate["live_bytes"])
+        self.assertLessEqual(certificate["live_bytes"], live + padding)
+        self.assertTrue(all(each["value"] and each["why"] for each in values), values)
+        named = ", ".join(f"{v['value']} ({v['bytes']}: {v['why']})" for v in values[:3])
+        print(f"  certificate: {certificate['live_bytes']} bytes live at instruction "
+              f"{certificate['instruction']} ({certificate['node']}): {named}, ...", flush=True)
 
     def check_keep_all(self, arguments, said):
         largest = said["keep_all_peak_bytes"]["device"]
         keep_all, report = replayed_plan(arguments, largest)
         self.assertEqual(report["errors"], [])
         self.assertEqual(keep_all["recomputed"], {"values": [], "bytes": 0, "seconds": 0})
-        self.assertEqual(keep_all["planned_peak_bytes"], keep_all["keep_all_peak_bytes"])
+        for tier, kept in keep_all["keep_all_peak_bytes"].items():
+            self.assertLessEqual(keep_all["planned_peak_bytes"][tier], kept)
         return keep_all["predicted_step_seconds"]
 
     def check_random_budgets(self, arguments, said):
