@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "memory/packing.h"
 
@@ -17,6 +18,7 @@ ull_status ull_trainer_create(const ull_config *config, ull_trainer **out) {
   if (!t) return ULL_ERROR_OUT_OF_MEMORY;
   t->folder.lock = -1;
   t->accuracy = -1;
+  t->began_ns = ull__clock_now_ns();
   ull_status status = ull__job_create(config, &t->job);
   if (status != ULL_OK) {
     ull_trainer_destroy(t);

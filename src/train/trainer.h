@@ -34,6 +34,7 @@ struct ull_trainer {
   /* history, as long as the run */
   double *losses, *step_seconds;
   uint64_t history;
+  uint64_t began_ns; /* when the trainer was created */
   double wait_seconds, total_seconds;
   uint64_t samples;
   uint64_t first_step_allocations, allocations; /* calls within steps after the first */
