@@ -212,6 +212,8 @@ static ull_status put_results(ull_trainer *t, json_t *object) {
                          ull__json_real(seconds > 0 ? t->wait_seconds / seconds : 0)));
   ULL__TRY(ull__json_put(object, "accuracy",
                          t->accuracy >= 0 ? ull__json_real(t->accuracy) : json_null()));
+  double all = (double)(ull__clock_now_ns() - t->began_ns) * 1e-9;
+  ULL__TRY(ull__json_put(object, "seconds", ull__json_real(all)));
   ULL__TRY(
       ull__json_put(object, "run", t->folder.path[0] ? json_string(t->folder.path) : json_null()));
   return put_operator_seconds(t, object);
