@@ -31,51 +31,68 @@ INLINE vfloat load_lanes(const lane_chunk *c, int64_t r, int v) {
   return left > 0 ? load_some(c->first + r * c->stride + v * LANES, left) : (vfloat){0};
 }
 
-INLINE void chunk_means(const lane_chunk *c, int vectors, vfloat *mean) {
-  for (int v = 0; v < vectors; v++) mean[v] = (vfloat){0};
-  for (int64_t r = 0; r < c->rows; r++) {
-    UNROLL(4) for (int v = 0; v < vectors; v++) {
-      mean[v] += load_lanes(c, r, v);
-    }
+/* Rows go to the sums in turn, so that one addition need not wait for the one before. */
+enum { SUMS = 4 };
+
+INLINE vfloat chunk_mean(const lane_chunk *c, int v) {
+  vfloat sums[SUMS] = {{0}};
+  int64_t r = 0;
+  for (; r + SUMS <= c->rows; r += SUMS) {
+    UNROLL(4) for (int k = 0; k < SUMS; k++) sums[k] += load_lanes(c, r + k, v);
   }
-  for (int v = 0; v < vectors; v++) mean[v] /= splat((float)c->rows);
+  for (; r < c->rows; r++) sums[0] += load_lanes(c, r, v);
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) / splat((float)c->rows);
 }
 
-INLINE void chunk_squares(const lane_chunk *c, int vectors, const vfloat *mean, vfloat *squares) {
-  for (int v = 0; v < vectors; v++) squares[v] = (vfloat){0};
-  for (int64_t r = 0; r < c->rows; r++) {
-    UNROLL(4) for (int v = 0; v < vectors; v++) {
-      vfloat x = load_lanes(c, r, v);
-      vfloat distance = x - mean[v];
-      squares[v] = multiply_add(distance, distance, squares[v]);
+INLINE vfloat chunk_squares(const lane_chunk *c, int v, vfloat mean) {
+  vfloat sums[SUMS] = {{0}};
+  int64_t r = 0;
+  for (; r + SUMS <= c->rows; r += SUMS) {
+    UNROLL(4) for (int k = 0; k < SUMS; k++) {
+      vfloat distance = load_lanes(c, r + k, v) - mean;
+      sums[k] = multiply_add(distance, distance, sums[k]);
     }
   }
+  for (; r < c->rows; r++) {
+    vfloat distance = load_lanes(c, r, v) - mean;
+    sums[0] = multiply_add(distance, distance, sums[0]);
+  }
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-INLINE void add_lane_chunk(const lane_chunk *c, int vectors, double count, moments *lanes) {
-  vfloat mean[STRIP_VECTORS], squares[STRIP_VECTORS];
-  float means[STRIP_VECTORS * LANES], sums[STRIP_VECTORS * LANES];
-  chunk_means(c, vectors, mean);
-  chunk_squares(c, vectors, mean, squares);
-  memcpy(means, mean, sizeof means);
-  memcpy(sums, squares, sizeof sums);
-  for (int lane = 0; lane < vectors * LANES; lane++) {
-    join_moments(&lanes[lane], count, (moments){means[lane], sums[lane]}, (double)c->rows);
-  }
+/* A vector of moments. */
+typedef struct lane_moments {
+  vdouble mean, squares;
+} lane_moments;
+
+/* join_moments for lanes that have seen equally many rows. */
+INLINE void join_lanes(lane_moments *a, double a_count, vfloat mean, vfloat squares,
+                       double b_count) {
+  double share = b_count / (a_count + b_count);
+  vdouble distance = to_double(mean) - a->mean;
+  a->mean += distance * share;
+  a->squares += to_double(squares) + distance * distance * a_count * share;
 }
 
 INLINE void sum_lanes_of(const ull__channel_rows *rows, const float *x, const strip *s, int vectors,
                          moments *out) {
-  moments lanes[STRIP_VECTORS * LANES] = {{0, 0}};
+  lane_moments lanes[STRIP_VECTORS] = {{{0}, {0}}};
   int64_t count = 0;
   for (int64_t r = s->begin; r < s->end;) {
     lane_chunk chunk = {x + row_offset(rows, s, r), rows_together(rows, s, r, CHUNK_ROWS),
                         rows->block, s->lanes};
-    add_lane_chunk(&chunk, vectors, (double)count, lanes);
+    for (int v = 0; v < vectors; v++) {
+      vfloat mean = chunk_mean(&chunk, v);
+      vfloat squares = chunk_squares(&chunk, v, mean);
+      join_lanes(&lanes[v], (double)count, mean, squares, (double)chunk.rows);
+    }
     count += chunk.rows;
     r += chunk.rows;
   }
-  memcpy(out, lanes, (size_t)s->lanes * sizeof *out);
+  for (int64_t lane = 0; lane < s->lanes; lane++) {
+    const lane_moments *of = &lanes[lane / LANES];
+    out[lane] = (moments){of->mean[lane % LANES], of->squares[lane % LANES]};
+  }
 }
 
 static void sum_one_vector(const ull__channel_rows *rows, const float *x, const strip *s,

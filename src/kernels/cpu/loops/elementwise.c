@@ -16,6 +16,7 @@ enum { TILE = 512, PATTERN = 16 };
 typedef struct operand {
   const float *data;
   int64_t mask;
+  bool same; /* every vector of the tile reads the same numbers */
 } operand;
 
 /* Where a tile lies: `count` elements from element `start` of the memory, in group `group`. */
@@ -170,9 +171,32 @@ static void run_dropout(const step_frame *frame, float *out) {
 
 /* ---- steps ---- */
 
+/* Channels that fill a vector, or repeat in it, stay in registers. */
+static void run_normalize_same(const step_frame *frame, float *out) {
+  const operand *in = frame->in;
+  int64_t n = frame->tile->count, i = 0;
+  vfloat mean = load(in[1].data), invstd = load(in[2].data);
+  vfloat weight = load(in[3].data), bias = load(in[4].data);
+  for (; i + LANES <= n; i += LANES) {
+    store(out + i, element_normalize(read_operand(in, i, LANES), mean, invstd, weight, bias));
+  }
+  if (i == n) return;
+  vfloat last = element_normalize(read_operand(in, i, n - i), mean, invstd, weight, bias);
+  store_part(out + i, last, n - i);
+}
+
+static bool same_channels(const step_frame *frame) {
+  const operand *in = frame->in;
+  return in[1].same && in[2].same && in[3].same && in[4].same;
+}
+
 static void run_step(const step_frame *frame, float *out) {
   int64_t n = frame->tile->count;
   vfloat immediate = splat((float)frame->step->immediate);
+  if (frame->step->code == ULL__ELEMENT_NORMALIZE && same_channels(frame)) {
+    run_normalize_same(frame, out);
+    return;
+  }
   switch ((ull__element_code)frame->step->code) {
     CASE(ULL__ELEMENT_COPY, AT(0))
     CASE(ULL__ELEMENT_ADD, AT(0) + AT(1))
@@ -224,13 +248,13 @@ static operand spread_channels(const ull__chain *chain, const tile *t, const flo
       memset(pattern + i, 0, (size_t)chain->lanes * sizeof *pattern);
       memcpy(pattern + i, values + first, (size_t)valid * sizeof *pattern);
     }
-    return (operand){pattern, PATTERN - 1};
+    return (operand){pattern, PATTERN - 1, chain->lanes <= LANES};
   }
-  if (chain->lanes == chain->span) return (operand){values + t->offset, -1};
+  if (chain->lanes == chain->span) return (operand){values + t->offset, -1, false};
   for (int64_t i = 0; i < t->count; i += chain->lanes) {
     memcpy(pattern + i, values, (size_t)chain->lanes * sizeof *pattern);
   }
-  return (operand){pattern, -1};
+  return (operand){pattern, -1, false};
 }
 
 typedef struct tile_store {
@@ -239,10 +263,11 @@ typedef struct tile_store {
 
 static operand find_operand(const ull__chain *chain, const ull__launch_frame *launch, const tile *t,
                             uint8_t index, tile_store *store, float *short_pattern) {
-  if (index >= chain->input_count) return (operand){store->results[index - chain->input_count], -1};
+  if (index >= chain->input_count)
+    return (operand){store->results[index - chain->input_count], -1, false};
   const float *data = launch->operands[index];
-  if (chain->operand_kinds[index] == ULL__CHAIN_FULL) return (operand){data + t->start, -1};
-  if (chain->operand_kinds[index] == ULL__CHAIN_RANDOM) return (operand){NULL, -1};
+  if (chain->operand_kinds[index] == ULL__CHAIN_FULL) return (operand){data + t->start, -1, false};
+  if (chain->operand_kinds[index] == ULL__CHAIN_RANDOM) return (operand){NULL, -1, false};
   return spread_channels(chain, t, data, short_pattern);
 }
 
