@@ -20,11 +20,16 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#ifdef ULL__OPENMP
+#include <omp.h>
+#endif
 
 #include "kernels/cpu/family.h"
 #include "support/operator_run.h"
 
 enum { SHAPES = 24, COORDINATES = 6, MOST_TESTS = 160 };
+
+enum { TEAM_SIZE = 2 };
 
 static const ull__rates rates = {1e11, 2e10, 1e-6};
 
@@ -65,7 +70,10 @@ static void feeding_create(feeding_provider *feeding) {
                                              .choose = feeding_choose,
                                              .reorder = feeding_reorder,
                                              .fingerprint = "test"}};
-  check(ull__cpu_provider_create(2, &rates, &feeding->cpu));
+#ifdef ULL__OPENMP
+  omp_set_num_threads(TEAM_SIZE);
+#endif
+  check(ull__cpu_provider_create(TEAM_SIZE, &rates, &feeding->cpu));
 }
 
 /* ---- comparing ---- */
@@ -142,8 +150,8 @@ static subject settings_of(ull_dtype dtype, uint32_t case_index) {
   return (subject){.dtype = dtype, .case_index = case_index, .random = 7};
 }
 
-/* Runs a subject's graph, fused where the case asks for that. `ran` NULL: in-place runs that no
- * node takes part in are left out. */
+/* Runs a subject's graph, fused where the case asks for that. In-place runs
+ * that no node takes part in are left out: false. */
 static bool run_variant(const operator_case *c, subject *s, const run_options *options,
                         const char *variant, const results *expected, bool fuse) {
   ull__graph *fused = NULL;
@@ -199,8 +207,10 @@ static void test_fusion(const operator_case *c, subject *s, const run_options *o
   operator_run_destroy(run);
 }
 
-static void test_variants(const operator_case *c, uint32_t shape, feeding_provider *feeding,
-                          bool feed, const results *expected) {
+/* Returns how many runs were in place. */
+static uint32_t test_variants(const operator_case *c, uint32_t shape, feeding_provider *feeding,
+                              bool feed, const results *expected) {
+  uint32_t in_place = 0;
   subject settings = settings_of(ULL_FLOAT32, shape);
   settings.feed = feed;
   subject *s = subject_create(c, &settings);
@@ -213,29 +223,33 @@ static void test_variants(const operator_case *c, uint32_t shape, feeding_provid
     snprintf(variant, sizeof variant, "%s, over input %u", layout, i);
     options.in_place_op = c->op;
     options.in_place_input = i;
-    run_variant(c, s, &options, variant, expected, s->fuse);
+    in_place += run_variant(c, s, &options, variant, expected, s->fuse);
   }
   subject_destroy(s);
+  return in_place;
 }
 
 static void test_case(void **state) {
   const operator_case *c = *state;
   feeding_provider feeding;
+  uint32_t in_place = 0;
   feeding_create(&feeding);
   for (uint32_t shape = 0; shape < SHAPES; shape++) {
     const subject settings = settings_of(ULL_FLOAT32, shape);
     subject *s = subject_create(c, &settings);
     results expected = run_reference(s);
     feeding.block = shape % 2 ? 8 : 16;
-    test_variants(c, shape, &feeding, false, &expected);
+    in_place += test_variants(c, shape, &feeding, false, &expected);
     if (has_images(s)) {
-      test_variants(c, shape, &feeding, true, &expected);
+      in_place += test_variants(c, shape, &feeding, true, &expected);
       feeding.block = 24 - feeding.block;
-      test_variants(c, shape, &feeding, true, &expected);
+      in_place += test_variants(c, shape, &feeding, true, &expected);
     }
     free_results(&expected);
     subject_destroy(s);
   }
+  const bool elementwise = (ull__operator_find(c->op)->flags & ULL__OP_ELEMENTWISE) != 0;
+  if (elementwise && in_place == 0) fail_msg("%s never ran in place", c->op);
   ull__provider_destroy(feeding.cpu);
 }
 
@@ -408,7 +422,7 @@ static void perf_case(void **state) {
   feeding_provider feeding;
   feeding_create(&feeding);
   feeding.block = 16;
-  subject settings = settings_of(ULL_FLOAT32, 1);
+  subject settings = settings_of(ULL_FLOAT32, 0);
   settings.large = true;
   subject *s = subject_create(c, &settings);
   operator_run *run = lower_subject(c, s, &feeding);
@@ -507,6 +521,8 @@ static int run_capped(const char *isa, const char *mode, int filter_count, char 
   int status = 1;
   if (child == 0) {
     setenv("ULLAGE_ISA", isa, 1);
+    /* The team waits asleep: tests run beside each other. */
+    if (strcmp(mode, "perf") != 0) setenv("OMP_WAIT_POLICY", "passive", 0);
     execv("/proc/self/exe", arguments);
     _exit(127);
   }

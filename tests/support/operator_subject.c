@@ -58,15 +58,14 @@ double fill_apart_from_zero(subject *s, int64_t index, int64_t count) {
   return subject_pick(s, 0, 1) ? size : -size;
 }
 
-/* Steps of a full cycle through 0..count-1: an odd stride without a divisor of the count. */
+static int64_t common_divisor(int64_t a, int64_t b) {
+  return b == 0 ? a : common_divisor(b, a % b);
+}
+
+/* Steps of a full cycle through 0..count-1: a stride without a common divisor. */
 double fill_distinct(subject *s, int64_t index, int64_t count) {
   int64_t stride = count * 5 / 8 | 1;
-  for (int64_t d = 2; d <= stride; d++) {
-    if (stride % d == 0 && count % d == 0) {
-      stride += 2;
-      d = 1;
-    }
-  }
+  while (common_divisor(stride, count) != 1) stride += 2;
   const double place = (double)(index * stride % count) - (double)count / 2;
   return (place + subject_uniform(s, -0.2, 0.2)) * 0.02;
 }

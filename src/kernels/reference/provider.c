@@ -95,6 +95,16 @@ static ull_status fill_call(const ull__lowering_query *query, ull__reference_cal
   return ULL_OK;
 }
 
+/* Only what has the output's type and size: random state and channels may have as many bytes. */
+static uint16_t overwritable(const ull__reference_call *call, uint16_t allowed) {
+  for (uint32_t i = 0; i < call->node.input_count; i++) {
+    const bool alike = call->inputs[i].dtype == call->outputs[0].dtype &&
+                       call->inputs[i].count == call->outputs[0].count;
+    if (!alike) allowed &= (uint16_t) ~(1u << i);
+  }
+  return allowed;
+}
+
 static ull_status choose(ull__provider *provider, const ull__lowering_query *query,
                          ull__lowering_choice *choice) {
   const ull__node *node = query->node;
@@ -108,7 +118,7 @@ static ull_status choose(ull__provider *provider, const ull__lowering_query *que
   ULL__TRY(fill_call(query, &kernel->call));
   for (uint32_t i = 0; i < node->input_count; i++) choice->input_layouts[i] = &ull__layout_plain;
   for (uint32_t o = 0; o < node->output_count; o++) choice->output_layouts[o] = &ull__layout_plain;
-  choice->may_overwrite[0] = row->may_overwrite;
+  choice->may_overwrite[0] = overwritable(&kernel->call, row->may_overwrite);
   const bool view = (node->op->flags & ULL__OP_VIEW) != 0;
   const ull__cost cost = ull__node_cost(query->graph, node);
   choice->kernel = (ull__kernel){.entry = launch,
