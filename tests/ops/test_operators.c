@@ -173,7 +173,8 @@ static bool run_variant(const operator_case *c, subject *s, const run_options *o
   return takes_part;
 }
 
-static results run_reference(const subject *s) {
+/* The reference's numbers, which are the same in place. */
+static results run_reference(const operator_case *c, subject *s) {
   run_options options = {.poison = true};
   check(ull__reference_provider_create(&options.provider));
   operator_run *run = operator_run_create(s->graph, &options);
@@ -182,6 +183,11 @@ static results run_reference(const subject *s) {
   operator_run_execute(run);
   results r = read_results(run, s);
   operator_run_destroy(run);
+  options.in_place_op = c->op;
+  for (uint32_t i = 0; i < 6; i++) {
+    options.in_place_input = i;
+    run_variant(c, s, &options, "the reference in place", &r, false);
+  }
   ull__provider_destroy(options.provider);
   return r;
 }
@@ -237,7 +243,7 @@ static void test_case(void **state) {
   for (uint32_t shape = 0; shape < SHAPES; shape++) {
     const subject settings = settings_of(ULL_FLOAT32, shape);
     subject *s = subject_create(c, &settings);
-    results expected = run_reference(s);
+    results expected = run_reference(c, s);
     feeding.block = shape % 2 ? 8 : 16;
     in_place += test_variants(c, shape, &feeding, false, &expected);
     if (has_images(s)) {

@@ -70,13 +70,14 @@ static bool is_output(const operator_run *run, ull__value_id id) {
   return false;
 }
 
-static uint32_t count_readers(const operator_run *run, ull__value_id id) {
-  uint32_t readers = is_output(run, id);
-  for (uint32_t n = 0; n < ull__graph_node_count(run->lowered->graph); n++) {
+/* Whether this node reads the value once and nothing reads it afterwards. */
+static bool is_last_reader(const operator_run *run, ull__node_id id, ull__value_id value) {
+  uint32_t readings = is_output(run, value);
+  for (uint32_t n = id; n < ull__graph_node_count(run->lowered->graph); n++) {
     const ull__node *node = ull__graph_node(run->lowered->graph, n);
-    for (uint32_t i = 0; i < node->input_count; i++) readers += node->inputs[i] == id;
+    for (uint32_t i = 0; i < node->input_count; i++) readings += node->inputs[i] == value;
   }
-  return readers;
+  return readings == 1;
 }
 
 /* The input whose storage the output takes; ULL__NONE. */
@@ -89,7 +90,7 @@ static ull__value_id storage_of(operator_run *run, ull__node_id id, uint32_t out
   }
   if (wanted >= node->input_count || node->inputs[wanted] == ULL__NONE) return ULL__NONE;
   if (!(run->lowered->nodes[id].may_overwrite[output] >> wanted & 1)) return ULL__NONE;
-  if (count_readers(run, node->inputs[wanted]) != 1) return ULL__NONE;
+  if (!is_last_reader(run, id, node->inputs[wanted])) return ULL__NONE;
   run->in_place = true;
   return node->inputs[wanted];
 }
