@@ -128,7 +128,7 @@ void progress_step(void *context, const ull_step_metrics *m) {
 
 void progress_evaluation(void *context, uint64_t epoch, const ull_evaluation *e) {
   progress *p = context;
-  if (p->live) fputs("\r\033[K", p->out);
+  if (p->drawn) fputc('\n', p->out); /* the epoch's last line stays */
   p->drawn = false;
   fprintf(p->out, "epoch %llu · evaluation: loss %.4f", (unsigned long long)epoch, e->loss);
   if (e->accuracy >= 0)
