@@ -7,7 +7,7 @@
 #include "kernels/cpu/loops/panels.h"
 
 enum { FEW_ROWS = 64, TASK_ROW_PANELS = 16, TASK_COLUMN_PANELS = 8, TASKS_WANTED = 16 };
-#define ENOUGH_FLOPS 200000.0
+#define ENOUGH_FLOPS 2e6
 
 /* The block of the product being computed: rows [row, row + rows) and so on. */
 typedef struct block {
@@ -190,21 +190,31 @@ static void set_rows(block *b, int64_t row) {
   b->rows = smaller(ULL__GEMM_ROWS, b->gemm->m - row);
 }
 
+/* Packs what the block needs: A, and B where these are the first rows. */
+static int64_t panels_to_pack(const block *b, const task_grid *grid) {
+  return grid->row_panels + (b->row == 0 ? grid->column_panels : 0);
+}
+
+static void pack_one(const block *b, const task_grid *grid, int64_t index) {
+  if (index < grid->row_panels) {
+    pack_a(b, index);
+  } else {
+    pack_b(b, index - grid->row_panels);
+  }
+}
+
 void ULL__ISA_NAME(ull__gemm_team)(const ull__gemm *g) {
   PARALLEL(2.0 * (double)g->m * (double)g->n * (double)g->k >= ENOUGH_FLOPS) {
     block b = first_block(g);
     for (int64_t column = 0; column < g->n; column += ULL__GEMM_COLUMNS) {
       set_columns(&b, column);
-      int64_t column_panels = divide_up(b.columns, PANEL_COLUMNS);
       for (int64_t depth_at = 0; depth_at < g->k; depth_at += ULL__GEMM_DEPTH) {
         set_depth(&b, depth_at);
-        SHARED_FOR
-        for (int64_t panel = 0; panel < column_panels; panel++) pack_b(&b, panel);
         for (int64_t row = 0; row < g->m; row += ULL__GEMM_ROWS) {
           set_rows(&b, row);
           task_grid grid = divide_into_tasks(&b);
           SHARED_FOR
-          for (int64_t panel = 0; panel < grid.row_panels; panel++) pack_a(&b, panel);
+          for (int64_t i = 0; i < panels_to_pack(&b, &grid); i++) pack_one(&b, &grid, i);
           SHARED_DYNAMIC_FOR
           for (int64_t task = 0; task < grid.tasks; task++) run_task(&b, &grid, task);
         }
@@ -219,11 +229,10 @@ void ULL__ISA_NAME(ull__gemm_alone)(const ull__gemm *g) {
     set_columns(&b, column);
     for (int64_t depth_at = 0; depth_at < g->k; depth_at += ULL__GEMM_DEPTH) {
       set_depth(&b, depth_at);
-      for (int64_t j = 0; j < divide_up(b.columns, PANEL_COLUMNS); j++) pack_b(&b, j);
       for (int64_t row = 0; row < g->m; row += ULL__GEMM_ROWS) {
         set_rows(&b, row);
         task_grid grid = divide_into_tasks(&b);
-        for (int64_t i = 0; i < grid.row_panels; i++) pack_a(&b, i);
+        for (int64_t i = 0; i < panels_to_pack(&b, &grid); i++) pack_one(&b, &grid, i);
         for (int64_t task = 0; task < grid.tasks; task++) run_task(&b, &grid, task);
       }
     }
