@@ -13,7 +13,9 @@ static rows pick_rows(subject *s) {
   return r;
 }
 
+/* Every eighth is so wide that kernels which cut matrices into panels do. */
 static int64_t pick_width(subject *s) {
+  if (!s->large && !s->gradient && s->case_index % 8 == 7) return subject_pick(s, 150, 400);
   return s->large ? 512 : subject_channels(s) + subject_pick(s, 0, s->gradient ? 2 : 60);
 }
 
