@@ -218,19 +218,34 @@ static ull_status move_readers(reordering *r, ull__value_id held, uint32_t peak,
   return rearrange(r, peak, last);
 }
 
-/* The peak's node moves in front of the held value's maker. */
-static ull_status move_peak(reordering *r, ull__value_id held, uint32_t peak, bool *moved) {
-  uint32_t maker = r->position[r->model->producer[held]];
+/* Marks the readers of what the node at `index` makes; returns the last of them. */
+static uint32_t mark_readers(reordering *r, uint32_t index) {
+  const ull__node *node = ull__graph_node(r->graph, r->order[index]);
+  uint32_t last = index;
+  for (uint32_t o = 0; o < node->output_count; o++)
+    for (uint32_t i = index + 1; i < r->count; i++)
+      if (reads_value(r->model, ull__graph_node(r->graph, r->order[i]), node->outputs[o])) {
+        r->moves[i] = true;
+        if (i > last) last = i;
+      }
+  return last;
+}
+
+/* The peak's node moves in front of the held value's maker, alone or with its readers. */
+static ull_status move_peak(reordering *r, ull__value_id held, uint32_t peak, bool with_readers,
+                            bool *moved) {
+  uint32_t maker = r->position[r->model->producer[held]], last = peak;
   if (maker == UINT32_MAX || maker >= peak) return ULL_OK;
   r->moves[peak] = true;
-  mark_ancestors(r, maker, peak);
-  if (r->moves[maker]) return ULL_OK;
+  if (with_readers) last = mark_readers(r, peak);
+  mark_ancestors(r, maker, last);
+  if (r->moves[maker] || (with_readers && last == peak)) return ULL_OK;
   *moved = true;
-  return rearrange(r, maker, peak);
+  return rearrange(r, maker, last);
 }
 
 ull_status ull__reorder_held(const ull__schedule_model *model, const ull__schedule *schedule,
-                             ull__decisions *decisions, ull__value_id held, bool early,
+                             ull__decisions *decisions, ull__value_id held, ull__order_move move,
                              bool *moved) {
   reordering r = {.model = model,
                   .graph = model->lowered->graph,
@@ -245,7 +260,9 @@ ull_status ull__reorder_held(const ull__schedule_model *model, const ull__schedu
     for (uint32_t i = 0; i < r.count; i++) r.position[r.order[i]] = i;
     uint32_t peak = find_peak_index(&r, schedule);
     if (peak != UINT32_MAX)
-      status = early ? move_readers(&r, held, peak, moved) : move_peak(&r, held, peak, moved);
+      status = move == ULL__ORDER_READERS_EARLIER
+                   ? move_readers(&r, held, peak, moved)
+                   : move_peak(&r, held, peak, move == ULL__ORDER_PEAK_AND_READERS_EARLIER, moved);
   }
   ull__free(r.position);
   ull__free(r.moves);

@@ -42,11 +42,18 @@ uint32_t ull__find_retentions(const ull__schedule_model *model, const ull__sched
 uint32_t ull__find_held(const ull__schedule_model *model, const ull__schedule *schedule,
                         ull__value_id *out, uint32_t most);
 
-/* Changes the order so that a held value is not live when the base node of the peak runs: its
- * readers move in front of that node (`early`), or that node moves in front of the held value's
- * maker. False, with the order unchanged, where inputs or updates forbid it. */
+/* Ways of changing the order so that a held value is not live when the base node of the peak runs.
+ */
+typedef enum ull__order_move {
+  ULL__ORDER_READERS_EARLIER,          /* its readers move in front of that node */
+  ULL__ORDER_PEAK_EARLIER,             /* that node moves in front of the held value's maker */
+  ULL__ORDER_PEAK_AND_READERS_EARLIER, /* and so do the readers of what it makes */
+  ULL__ORDER_MOVES
+} ull__order_move;
+
+/* `moved` is false, and the order unchanged, where inputs or updates forbid the move. */
 ull_status ull__reorder_held(const ull__schedule_model *model, const ull__schedule *schedule,
-                             ull__decisions *decisions, ull__value_id held, bool early,
+                             ull__decisions *decisions, ull__value_id held, ull__order_move move,
                              bool *moved);
 
 #endif

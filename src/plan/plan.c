@@ -165,6 +165,15 @@ static ull_status name_holder(ull__plan *plan) {
   return status;
 }
 
+/* On the host's side: the larger of what is there. */
+static ull_status name_host_holder(ull__plan *plan) {
+  bool loader = plan->loader_bytes > plan->runtime_bytes;
+  char size[ULL__BYTE_SIZE_TEXT];
+  ull__byte_size_format(loader ? plan->loader_bytes : plan->runtime_bytes, size);
+  snprintf(plan->holder, sizeof plan->holder, "%s (%s)", loader ? "loader" : "runtime", size);
+  return ULL_OK;
+}
+
 static ull_status assemble_program(const ull__plan_request *request, ull__plan *plan,
                                    ull__family *family, uint32_t index, uint64_t arena) {
   ull__program_plan *p = &plan->programs[index];
@@ -241,7 +250,7 @@ static ull_status plan_programs(const ull__plan_request *request, ull__plan *pla
   plan->fits = arena_budget(request, plan, &arena);
   if (plan->fits) return make_family(request, plan, family, arena);
   memcpy(plan->planned_peak_bytes, plan->smallest_bytes, sizeof plan->planned_peak_bytes);
-  return name_holder(plan);
+  return plan->short_tier == ULL__TIER_DEVICE ? name_holder(plan) : name_host_holder(plan);
 }
 
 ull_status ull__plan_create(const ull__plan_request *request, ull__plan **out) {

@@ -90,12 +90,13 @@ static ull_status improve_order(search *s, ull__decisions *decisions, bool *impr
   uint32_t count = ull__find_held(s->model, &s->schedule, held, HELD_TRIED);
   bool stale = false;
   *improved = false;
-  for (uint32_t h = 0; h < 2 * count && !*improved && !exhausted(s); h++) {
+  for (uint32_t h = 0; h < ULL__ORDER_MOVES * count && !*improved && !exhausted(s); h++) {
     bool moved;
     if (stale) ULL__TRY(evaluate(s, decisions));
     stale = false;
     memcpy(s->old_order, decisions->order, orders * sizeof *s->old_order);
-    ULL__TRY(ull__reorder_held(s->model, &s->schedule, decisions, held[h / 2], h % 2 == 0, &moved));
+    ULL__TRY(ull__reorder_held(s->model, &s->schedule, decisions, held[h / ULL__ORDER_MOVES],
+                               (ull__order_move)(h % ULL__ORDER_MOVES), &moved));
     if (!moved) continue;
     ULL__TRY(evaluate(s, decisions));
     *improved = is_deeper(depth_of(&s->schedule), before);
