@@ -13,8 +13,9 @@ ULL__LOOP(count_correct)
 ULL__LOOP(linear_cross_entropy)
 ULL__LOOP(linear_cross_entropy_joint)
 
-/* Logits that exist at one time. */
-#define LOGIT_BYTES (32 << 20)
+/* Logits that exist at one time. Every chunk packs the weight twice and adds to its whole gradient,
+ * so that small chunks cost time. */
+#define LOGIT_BYTES (64 << 20)
 
 static ull__rows describe_rows(const ull__shape *shape) {
   return (ull__rows){ull__rules_product(shape, 0, shape->rank - 1), ull__rules_dim(shape, -1)};
