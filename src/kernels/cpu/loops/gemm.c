@@ -166,8 +166,21 @@ static void run_task(const block *b, const task_grid *grid, int64_t task) {
   }
 }
 
+/* Blocks of `size` in whole panels, at most `most`, as even as they come. */
+static int64_t even_block(int64_t size, int64_t most, int64_t panel) {
+  return divide_up(divide_up(size, divide_up(size, most)), panel) * panel;
+}
+
+static int64_t block_rows(const ull__gemm *g) {
+  return even_block(g->m, ULL__GEMM_ROWS, PANEL_ROWS);
+}
+
+static int64_t block_columns(const ull__gemm *g) {
+  return even_block(g->n, ULL__GEMM_COLUMNS, PANEL_COLUMNS);
+}
+
 static block first_block(const ull__gemm *g) {
-  int64_t columns = smaller(divide_up(g->n, PANEL_COLUMNS) * PANEL_COLUMNS, ULL__GEMM_COLUMNS);
+  int64_t columns = block_columns(g);
   int64_t depth = smaller(g->k, ULL__GEMM_DEPTH);
   return (block){.gemm = g,
                  .b_panels = g->scratch,
@@ -177,7 +190,7 @@ static block first_block(const ull__gemm *g) {
 
 static void set_columns(block *b, int64_t column) {
   b->column = column;
-  b->columns = smaller(ULL__GEMM_COLUMNS, b->gemm->n - column);
+  b->columns = smaller(block_columns(b->gemm), b->gemm->n - column);
 }
 
 static void set_depth(block *b, int64_t depth_at) {
@@ -187,7 +200,7 @@ static void set_depth(block *b, int64_t depth_at) {
 
 static void set_rows(block *b, int64_t row) {
   b->row = row;
-  b->rows = smaller(ULL__GEMM_ROWS, b->gemm->m - row);
+  b->rows = smaller(block_rows(b->gemm), b->gemm->m - row);
 }
 
 /* Packs what the block needs: A, and B where these are the first rows. */
@@ -206,11 +219,11 @@ static void pack_one(const block *b, const task_grid *grid, int64_t index) {
 void ULL__ISA_NAME(ull__gemm_team)(const ull__gemm *g) {
   PARALLEL(2.0 * (double)g->m * (double)g->n * (double)g->k >= ENOUGH_FLOPS) {
     block b = first_block(g);
-    for (int64_t column = 0; column < g->n; column += ULL__GEMM_COLUMNS) {
+    for (int64_t column = 0; column < g->n; column += b.columns) {
       set_columns(&b, column);
       for (int64_t depth_at = 0; depth_at < g->k; depth_at += ULL__GEMM_DEPTH) {
         set_depth(&b, depth_at);
-        for (int64_t row = 0; row < g->m; row += ULL__GEMM_ROWS) {
+        for (int64_t row = 0; row < g->m; row += b.rows) {
           set_rows(&b, row);
           task_grid grid = divide_into_tasks(&b);
           SHARED_FOR
@@ -225,11 +238,11 @@ void ULL__ISA_NAME(ull__gemm_team)(const ull__gemm *g) {
 
 void ULL__ISA_NAME(ull__gemm_alone)(const ull__gemm *g) {
   block b = first_block(g);
-  for (int64_t column = 0; column < g->n; column += ULL__GEMM_COLUMNS) {
+  for (int64_t column = 0; column < g->n; column += b.columns) {
     set_columns(&b, column);
     for (int64_t depth_at = 0; depth_at < g->k; depth_at += ULL__GEMM_DEPTH) {
       set_depth(&b, depth_at);
-      for (int64_t row = 0; row < g->m; row += ULL__GEMM_ROWS) {
+      for (int64_t row = 0; row < g->m; row += b.rows) {
         set_rows(&b, row);
         task_grid grid = divide_into_tasks(&b);
         for (int64_t i = 0; i < panels_to_pack(&b, &grid); i++) pack_one(&b, &grid, i);
