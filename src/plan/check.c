@@ -1,10 +1,9 @@
 /* The independent checker: replays programs symbolically, sharing nothing with the planner.
  *
  * Every value of the graph stands for one content of bytes (updates make new values, so a value is
- * also a version); views show the bytes of what they view. An instruction may read a buffer only
- * while it holds the very value that the graph names: neither dead nor missing, stale or another.
- * Places are checked by a sweep over births and deaths, order between lanes by what each
- * instruction knows to be complete. */
+ * also a version); views and twins show the bytes of another. An instruction may read a buffer only
+ * while it holds the very value that the graph names. Places are checked by a sweep over births and
+ * deaths, order between lanes by what each instruction knows to be complete. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +21,7 @@ typedef struct replay {
   const ull__program *program;
   const ull__graph *graph;
   const ull__lowered *lowered;
-  ull__value_id *shown;   /* by value: whose bytes it shows, through views */
+  ull__value_id *shown;   /* by value: whose bytes it shows, through views and twins */
   ull__value_id *content; /* by buffer: the value it holds; ULL__NONE = nothing that may be read */
   bool *used;             /* by buffer: something was put here */
   uint32_t *runs;         /* by node */
@@ -238,7 +237,7 @@ static uint32_t operand_count(const ull__instruction *i) {
 
 /* Whether two touch the same bytes, one of them writing. */
 static bool clash(const replay *r, const ull__instruction *a, const ull__instruction *b) {
-  for (uint32_t x = 0; x < operand_count(a); x++) {
+  for (uint32_t x = 0; x < operand_count(a); x++)
     for (uint32_t y = 0; y < operand_count(b); y++) {
       bool writes = x >= a->input_count || y >= b->input_count;
       if (!writes || a->operands[x] == ULL__NONE || b->operands[y] == ULL__NONE) continue;
@@ -246,7 +245,6 @@ static bool clash(const replay *r, const ull__instruction *a, const ull__instruc
                          &r->program->buffers[b->operands[y]]))
         return true;
     }
-  }
   return false;
 }
 
@@ -269,10 +267,9 @@ static ull_status check_order(const replay *r, const ull__instruction *i) {
 static ull_status check_operand(const replay *r, const ull__instruction *i, uint32_t operand,
                                 ull__value_id value, uint64_t bytes) {
   uint32_t index = i->operands[operand];
+  if (index == ULL__NONE && value == ULL__NONE) return ULL_OK;
   if (index == ULL__NONE)
-    return value == ULL__NONE
-               ? ULL_OK
-               : fail_here(r, "operand %u (%s) is missing", operand, value_name(r, value));
+    return fail_here(r, "operand %u (%s) is missing", operand, value_name(r, value));
   if (index >= r->program->buffer_count)
     return fail_here(r, "operand %u is buffer %u, which does not exist", operand, index);
   const ull__buffer *b = &r->program->buffers[index];
@@ -329,7 +326,9 @@ static ull_status check_in_place(const replay *r, const ull__instruction *i, con
 
 static ull_status check_first_value(const replay *r, uint32_t buffer, ull__value_id value) {
   ull__value_id named = r->program->buffers[buffer].value;
-  if (r->used[buffer] || named == value) return ULL_OK;
+  bool same = named == value || (named < ull__graph_value_count(r->graph) && value != ULL__NONE &&
+                                 r->shown[named] == r->shown[value]);
+  if (r->used[buffer] || same) return ULL_OK;
   return fail_here(r, "buffer %u is said to hold %s first, and gets %s", buffer,
                    value_name(r, named), value_name(r, value));
 }
@@ -390,8 +389,8 @@ static ull_status check_copy_in(const replay *r, const ull__instruction *i) {
 }
 
 static void write_operands(replay *r, const ull__instruction *i) {
-  const ull__value_id *values =
-      i->action == ULL__ACTION_COPY_IN ? &i->value : ull__graph_node(r->graph, i->node)->outputs;
+  bool copy = i->action == ULL__ACTION_COPY_IN;
+  const ull__value_id *values = copy ? &i->value : ull__graph_node(r->graph, i->node)->outputs;
   for (uint32_t o = 0; o < i->output_count + i->has_workspace; o++) {
     uint32_t buffer = i->operands[i->input_count + o];
     r->content[buffer] = o < i->output_count ? values[o] : ULL__NONE;
@@ -442,6 +441,8 @@ static void find_shown(replay *r) {
   for (ull__node_id n = 0; n < ull__graph_node_count(r->graph); n++) {
     const ull__node *node = ull__graph_node(r->graph, n);
     if (node->op->flags & ULL__OP_VIEW) r->shown[node->outputs[0]] = r->shown[node->inputs[0]];
+    for (uint32_t o = 0; o < node->output_count && node->alternative_of != ULL__NONE; o++)
+      r->shown[node->outputs[o]] = ull__graph_node(r->graph, node->alternative_of)->outputs[o];
   }
 }
 
@@ -466,9 +467,8 @@ static ull_status check_program(const ull__family *family, const ull__program *p
   r.used = ull__arena_alloc(&memory, program->buffer_count, sizeof *r.used);
   r.done = ull__arena_alloc(&memory, program->instruction_count, sizeof *r.done);
   r.previous = ull__arena_alloc(&memory, program->instruction_count, sizeof *r.previous);
-  ull_status status = ULL_ERROR_OUT_OF_MEMORY;
-  if (r.shown && r.runs && r.content && r.used && r.done && r.previous)
-    status = replay_program(&r, names);
+  bool enough = r.shown && r.runs && r.content && r.used && r.done && r.previous;
+  ull_status status = enough ? replay_program(&r, names) : ULL_ERROR_OUT_OF_MEMORY;
   ull__arena_free(&memory);
   return status;
 }

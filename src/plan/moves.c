@@ -8,6 +8,13 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
+static bool reads_value(const ull__schedule_model *model, const ull__node *node,
+                        ull__value_id root) {
+  for (uint32_t i = 0; i < node->input_count; i++)
+    if (node->inputs[i] != ULL__NONE && model->root[node->inputs[i]] == root) return true;
+  return false;
+}
+
 static bool is_operand_at(const ull__schedule *s, uint32_t execution, uint32_t instance) {
   const ull__execution *e = &s->executions[execution];
   uint32_t operands = e->input_count + e->output_count + e->has_workspace;
@@ -33,6 +40,23 @@ static bool is_idle_at_peak(const ull__schedule *s, uint32_t instance) {
          !is_operand_at(s, s->peak_execution, instance);
 }
 
+/* Every backward reader must have another form: the forms' bytes against making the value again. */
+static void prefer_form(const ull__schedule_model *model, ull__move *move) {
+  ull__value_id root = move->root;
+  if (model->readers[root] == 0 || model->form_readers[root] != model->readers[root]) return;
+  double bytes = (double)model->bytes[root], seconds = 1e-9;
+  for (ull__node_id n = model->forward_end; n < model->node_count; n++) {
+    const ull__node *node = ull__graph_node(model->lowered->graph, n);
+    if (model->alternative[n] == ULL__NONE || !reads_value(model, node, root)) continue;
+    const ull__node *encoder = ull__graph_node(model->lowered->graph, model->encoder[n]);
+    bytes -= (double)model->bytes[model->root[encoder->outputs[0]]];
+    seconds += model->lowered->nodes[model->encoder[n]].kernel.seconds;
+  }
+  if (bytes / seconds <= move->score) return;
+  move->score = bytes / seconds;
+  move->kind = ULL__MOVE_FORM;
+}
+
 static bool move_for(const ull__schedule_model *model, const ull__schedule *s,
                      const ull__decisions *decisions, const ull__instance *instance,
                      ull__move *move) {
@@ -48,6 +72,7 @@ static bool move_for(const ull__schedule_model *model, const ull__schedule *s,
     return false;
   double seconds = model->lowered->nodes[producer].kernel.seconds;
   move->score = (double)model->bytes[instance->value] / (seconds + 1e-9);
+  if (move->kind == ULL__MOVE_DROP) prefer_form(model, move);
   return true;
 }
 
@@ -69,10 +94,16 @@ bool ull__find_move(const ull__schedule_model *model, const ull__schedule *sched
 
 void ull__apply_move(const ull__schedule_model *model, const ull__move *move,
                      ull__decisions *decisions) {
-  if (move->kind == ULL__MOVE_DROP)
-    decisions->keep[move->root] = false;
-  else
+  if (move->kind == ULL__MOVE_FLEETING)
     decisions->fleeting[model->producer[move->root]] = true;
+  else
+    decisions->keep[move->root] = false;
+  for (ull__node_id n = model->forward_end; n < model->node_count; n++) {
+    const ull__node *node = ull__graph_node(model->lowered->graph, n);
+    if (move->kind == ULL__MOVE_FORM && model->alternative[n] != ULL__NONE &&
+        reads_value(model, node, move->root))
+      decisions->other_form[n] = true;
+  }
 }
 
 /* ---- holding on ---- */
@@ -148,16 +179,11 @@ typedef struct reordering {
 static uint32_t find_peak_index(const reordering *r, const ull__schedule *s) {
   for (size_t e = s->peak_execution; e < s->execution_count; e++) {
     ull__node_id node = s->executions[e].node;
-    if (node != ULL__NONE && node >= r->model->forward_end) return r->position[node];
+    if (node == ULL__NONE || node < r->model->forward_end) continue;
+    ull__node_id primary = ull__graph_node(r->graph, node)->alternative_of;
+    return r->position[primary == ULL__NONE ? node : primary];
   }
   return UINT32_MAX;
-}
-
-static bool reads_value(const ull__schedule_model *model, const ull__node *node,
-                        ull__value_id root) {
-  for (uint32_t i = 0; i < node->input_count; i++)
-    if (node->inputs[i] != ULL__NONE && model->root[node->inputs[i]] == root) return true;
-  return false;
 }
 
 /* Whether the node at `index` must run before the one at `later`: makes an input of it, or reads

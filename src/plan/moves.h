@@ -12,6 +12,7 @@ typedef struct ull__forward_reads {
 typedef enum ull__move_kind {
   ULL__MOVE_DROP,     /* no longer kept for backward */
   ULL__MOVE_FLEETING, /* no longer held for later readers of a replay */
+  ULL__MOVE_FORM,     /* its readers take another saved form, and it is dropped */
 } ull__move_kind;
 
 typedef struct ull__move {

@@ -27,6 +27,7 @@ typedef struct walk {
   ull__schedule *schedule;
   uint32_t *available;   /* by root: its instance, or ULL__NONE */
   bool *made;            /* by node: has run in this step */
+  bool *awake;           /* by node: dormant, but its form was chosen */
   bool *needed;          /* by node: forward has a reader for it */
   bool *late;            /* by node: an update that must wait for the end */
   bool *updated;         /* by root of the persistent region */
@@ -118,6 +119,8 @@ static ull_status push_output(walk *w, ull__node_id n, ull__value_id value, uint
 
 static ull_status run_node(walk *w, ull__node_id n) {
   const ull__node *node = ull__graph_node(w->graph, n);
+  const ull__node *stands_for =
+      node->alternative_of == ULL__NONE ? node : ull__graph_node(w->graph, node->alternative_of);
   const ull__kernel *kernel = &w->model->lowered->nodes[n].kernel;
   uint32_t now = (uint32_t)w->schedule->execution_count;
   ull__execution execution = {.node = n,
@@ -130,7 +133,7 @@ static ull_status run_node(walk *w, ull__node_id n) {
                               .has_workspace = kernel->workspace_bytes > 0};
   for (uint32_t i = 0; i < node->input_count; i++) ULL__TRY(push_input(w, node->inputs[i], now));
   for (uint32_t o = 0; o < node->output_count; o++) {
-    ULL__TRY(push_output(w, n, node->outputs[o], now));
+    ULL__TRY(push_output(w, n, stands_for->outputs[o], now));
     if (w->made[n])
       w->schedule->recomputed_bytes += w->model->lowered->values[node->outputs[o]].bytes;
   }
@@ -249,6 +252,11 @@ static ull_status run_with_replay(walk *w, ull__node_id n, uint32_t depth) {
 
 /* ---- the walk ---- */
 
+static void wake_encoders(walk *w) {
+  for (ull__node_id n = w->model->forward_end; n < w->model->node_count; n++)
+    if (w->decisions->other_form[n]) w->awake[w->model->encoder[n]] = true;
+}
+
 /* Forward nodes that neither forward nor a kept value needs do not run before backward asks for
  * them. */
 static void find_needed(walk *w) {
@@ -273,7 +281,8 @@ static void find_needed(walk *w) {
     bool needed = !m->recomputable[n];
     for (uint32_t o = 0; o < node->output_count; o++) needed |= wanted[m->root[node->outputs[o]]];
     w->needed[n] = needed;
-    for (uint32_t i = 0; i < node->input_count && needed && !m->skipped[n]; i++)
+    bool runs = needed && (!m->skipped[n] || w->awake[n]);
+    for (uint32_t i = 0; i < node->input_count && runs; i++)
       if (node->inputs[i] != ULL__NONE) wanted[m->root[node->inputs[i]]] = true;
   }
   ull__free(wanted);
@@ -308,7 +317,8 @@ static ull_status walk_backward(walk *w, bool late) {
   uint32_t count = w->model->node_count - w->model->forward_end;
   for (uint32_t i = 0; i < count && !w->restart && !w->hopeless; i++) {
     ull__node_id n = w->decisions->order[i];
-    if (!w->model->skipped[n] && w->late[n] == late) ULL__TRY(run_with_replay(w, n, 0));
+    if (w->model->skipped[n] || w->late[n] != late) continue;
+    ULL__TRY(run_with_replay(w, w->decisions->other_form[n] ? w->model->alternative[n] : n, 0));
   }
   return ULL_OK;
 }
@@ -317,7 +327,7 @@ static ull_status walk_nodes(walk *w) {
   const ull__schedule_model *m = w->model;
   ULL__TRY(copy_inputs(w));
   for (ull__node_id n = 0; n < m->forward_end; n++)
-    if (!m->skipped[n] && w->needed[n]) ULL__TRY(run_node(w, n));
+    if ((!m->skipped[n] && w->needed[n]) || w->awake[n]) ULL__TRY(run_node(w, n));
   if (m->forward_end < m->node_count) forget_dropped(w);
   ULL__TRY(walk_backward(w, false));
   ULL__TRY(walk_backward(w, true));
@@ -420,9 +430,10 @@ static ull_status walk_create(walk *w) {
   w->made = ull__alloc(nodes, sizeof *w->made);
   w->needed = ull__alloc(nodes, sizeof *w->needed);
   w->late = ull__alloc(nodes, sizeof *w->late);
+  w->awake = ull__alloc(nodes, sizeof *w->awake);
   w->marked = ull__alloc(nodes, sizeof *w->marked);
-  bool enough =
-      w->available && w->updated && w->updater && w->made && w->needed && w->late && w->marked;
+  bool enough = w->available && w->updated && w->updater && w->made && w->needed && w->late &&
+                w->awake && w->marked;
   return enough ? ULL_OK : ULL_ERROR_OUT_OF_MEMORY;
 }
 
@@ -433,6 +444,7 @@ static void walk_destroy(walk *w) {
   ull__free(w->made);
   ull__free(w->needed);
   ull__free(w->late);
+  ull__free(w->awake);
   ull__free(w->marked);
   ull__free(w->closure);
 }
@@ -454,6 +466,7 @@ static void walk_reset(walk *w) {
 
 static ull_status walk_until_settled(walk *w) {
   ULL__TRY(walk_create(w));
+  wake_encoders(w);
   find_needed(w);
   do {
     walk_reset(w);

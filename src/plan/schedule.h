@@ -6,9 +6,10 @@
  * order. What such a replay makes stays for later readers when it lies in the same segment as what
  * was asked for, and goes after the asking node otherwise: one segment over all recomputes
  * everything once at most, a segment for each node keeps least. Values of a fleeting node do not
- * even stay for a second reader inside a replay. Backward and optimizer may run in any order that
- * their inputs and updates allow. The executor runs this very list, so predicted bytes are measured
- * bytes. */
+ * even stay for a second reader inside a replay. A backward node may have another saved form, such
+ * as one bit for each element, made in forward and kept instead of what it reads otherwise.
+ * Backward and optimizer may run in any order that their inputs and updates allow. The executor
+ * runs this very list, so predicted bytes are measured bytes. */
 #ifndef ULL_PLAN_SCHEDULE_H
 #define ULL_PLAN_SCHEDULE_H
 
@@ -27,6 +28,11 @@ typedef struct ull__schedule_model {
   bool *droppable; /* by root: made by a recomputable node and read by backward or by a replay */
   ull__node_id *producer; /* by root: the node that makes it; ULL__NONE for sources */
   uint32_t forward_end;   /* nodes before this id are forward */
+  /* By primary backward node: the node that computes the same from another saved form, and the
+   * forward node that makes that form; ULL__NONE where there is none. */
+  ull__node_id *alternative, *encoder;
+  /* By root: backward nodes that read it, and those among them that have another form. */
+  uint32_t *readers, *form_readers;
 } ull__schedule_model;
 
 ull_status ull__schedule_model_create(const ull__lowered *lowered, ull__schedule_model **out);
@@ -36,6 +42,7 @@ typedef struct ull__decisions {
   bool *keep;          /* by root */
   uint32_t *segment;   /* by node */
   bool *fleeting;      /* by node: what a replay makes of it goes after its first reader */
+  bool *other_form;    /* by node: runs its alternative, which reads another saved form */
   ull__node_id *order; /* nodes from forward_end on, in the order in which they run */
 } ull__decisions;
 

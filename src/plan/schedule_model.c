@@ -94,6 +94,56 @@ static void find_read(ull__schedule_model *model) {
   }
 }
 
+static bool same_storage(const ull__lowered *lowered, ull__value_id a, ull__value_id b) {
+  return lowered->values[a].layout == lowered->values[b].layout &&
+         lowered->values[a].bytes == lowered->values[b].bytes;
+}
+
+/* An alternative is offered where its outputs lie as its primary's do and each of its inputs is the
+ * primary's too or comes from a dormant forward node without reorders in between. */
+static void find_alternative(ull__schedule_model *model, ull__node_id n) {
+  const ull__graph *graph = model->lowered->graph;
+  const ull__node *node = ull__graph_node(graph, n);
+  ull__node_id primary_id = node->alternative_of, encoder = ULL__NONE;
+  const ull__node *primary = ull__graph_node(graph, primary_id);
+  if (node->output_count != primary->output_count) return;
+  for (uint32_t o = 0; o < node->output_count; o++)
+    if (!same_storage(model->lowered, node->outputs[o], primary->outputs[o])) return;
+  for (uint32_t i = 0; i < node->input_count; i++) {
+    ull__node_id producer = model->producer[model->root[node->inputs[i]]];
+    bool dormant = producer != ULL__NONE && model->skipped[producer];
+    if (!dormant) continue;
+    if (producer >= model->forward_end || encoder != ULL__NONE) return;
+    if (strcmp(ull__graph_node(graph, producer)->op->name, "reorder") == 0) return;
+    encoder = producer;
+  }
+  if (encoder == ULL__NONE) return;
+  const ull__node *maker = ull__graph_node(graph, encoder);
+  for (uint32_t i = 0; i < maker->input_count; i++) {
+    ull__node_id producer = model->producer[model->root[maker->inputs[i]]];
+    if (producer != ULL__NONE && model->skipped[producer]) return;
+  }
+  model->alternative[primary_id] = n;
+  model->encoder[primary_id] = encoder;
+}
+
+static void find_alternatives(ull__schedule_model *model) {
+  memset(model->alternative, 0xFF, model->node_count * sizeof *model->alternative);
+  memset(model->encoder, 0xFF, model->node_count * sizeof *model->encoder);
+  for (ull__node_id n = model->forward_end; n < model->node_count; n++)
+    if (ull__graph_node(model->lowered->graph, n)->alternative_of != ULL__NONE)
+      find_alternative(model, n);
+  for (ull__node_id n = model->forward_end; n < model->node_count; n++) {
+    const ull__node *node = ull__graph_node(model->lowered->graph, n);
+    for (uint32_t i = 0; i < node->input_count && !model->skipped[n]; i++) {
+      if (node->inputs[i] == ULL__NONE) continue;
+      ull__value_id root = model->root[node->inputs[i]];
+      model->readers[root]++;
+      model->form_readers[root] += model->alternative[n] != ULL__NONE;
+    }
+  }
+}
+
 static void find_recomputable(ull__schedule_model *model) {
   const ull__graph *graph = model->lowered->graph;
   model->forward_end = model->node_count;
@@ -123,17 +173,24 @@ ull_status ull__schedule_model_create(const ull__lowered *lowered, ull__schedule
   model->bytes = ull__alloc(values, sizeof *model->bytes);
   model->droppable = ull__alloc(values, sizeof *model->droppable);
   model->producer = ull__alloc(values, sizeof *model->producer);
+  model->alternative = ull__alloc(nodes, sizeof *model->alternative);
+  model->readers = ull__alloc(values, sizeof *model->readers);
+  model->form_readers = ull__alloc(values, sizeof *model->form_readers);
+  model->encoder = ull__alloc(nodes, sizeof *model->encoder);
   model->read = ull__alloc(values, sizeof *model->read);
   model->skipped = ull__alloc(nodes, sizeof *model->skipped);
   model->recomputable = ull__alloc(nodes, sizeof *model->recomputable);
   if (!model->root || !model->resident || !model->bytes || !model->droppable || !model->producer ||
-      !model->read || !model->skipped || !model->recomputable || find_dormant(model) != ULL_OK) {
+      !model->read || !model->alternative || !model->encoder || !model->readers ||
+      !model->form_readers || !model->skipped || !model->recomputable ||
+      find_dormant(model) != ULL_OK) {
     ull__schedule_model_destroy(model);
     return ULL_ERROR_OUT_OF_MEMORY;
   }
   find_storage(model);
   find_read(model);
   find_recomputable(model);
+  find_alternatives(model);
   *out = model;
   return ULL_OK;
 }
@@ -146,6 +203,10 @@ void ull__schedule_model_destroy(ull__schedule_model *model) {
   ull__free(model->droppable);
   ull__free(model->producer);
   ull__free(model->read);
+  ull__free(model->alternative);
+  ull__free(model->encoder);
+  ull__free(model->readers);
+  ull__free(model->form_readers);
   ull__free(model->skipped);
   ull__free(model->recomputable);
   ull__free(model);
@@ -155,8 +216,9 @@ ull_status ull__decisions_create(const ull__schedule_model *model, ull__decision
   out->keep = ull__alloc(model->value_count, sizeof *out->keep);
   out->segment = ull__alloc(model->node_count, sizeof *out->segment);
   out->fleeting = ull__alloc(model->node_count, sizeof *out->fleeting);
+  out->other_form = ull__alloc(model->node_count, sizeof *out->other_form);
   out->order = ull__alloc(model->node_count - model->forward_end, sizeof *out->order);
-  if (!out->keep || !out->segment || !out->fleeting || !out->order) {
+  if (!out->keep || !out->segment || !out->fleeting || !out->order || !out->other_form) {
     ull__decisions_free(out);
     return ULL_ERROR_OUT_OF_MEMORY;
   }
@@ -171,6 +233,7 @@ void ull__decisions_assign(const ull__schedule_model *model, const ull__decision
   memcpy(to->keep, from->keep, model->value_count * sizeof *to->keep);
   memcpy(to->segment, from->segment, model->node_count * sizeof *to->segment);
   memcpy(to->fleeting, from->fleeting, model->node_count * sizeof *to->fleeting);
+  memcpy(to->other_form, from->other_form, model->node_count * sizeof *to->other_form);
   memcpy(to->order, from->order, (model->node_count - model->forward_end) * sizeof *to->order);
 }
 
@@ -186,6 +249,7 @@ void ull__decisions_free(ull__decisions *decisions) {
   ull__free(decisions->segment);
   ull__free(decisions->fleeting);
   ull__free(decisions->order);
+  ull__free(decisions->other_form);
   *decisions = (ull__decisions){0};
 }
 
@@ -226,6 +290,10 @@ uint64_t ull__schedule_largest_launch(const ull__schedule_model *model, ull__nod
   for (ull__node_id n = 0; n < model->node_count; n++) {
     if (model->skipped[n]) continue;
     uint64_t bytes = launch_bytes(model, n);
+    if (model->alternative[n] != ULL__NONE) {
+      uint64_t other = launch_bytes(model, model->alternative[n]);
+      if (other < bytes) bytes = other;
+    }
     if (bytes <= largest) continue;
     largest = bytes;
     if (node) *node = n;
