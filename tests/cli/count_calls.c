@@ -21,14 +21,17 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define FUNCTIONS(XX)                                                                            \
-  XX(malloc)                                                                                     \
-  XX(calloc)                                                                                     \
-  XX(realloc)                                                                                    \
-  XX(reallocarray)                                                                               \
-  XX(posix_memalign)                                                                             \
-  XX(aligned_alloc) XX(memalign) XX(mmap) XX(mmap64) XX(open) XX(open64) XX(openat) XX(openat64) \
-      XX(fopen) XX(fopen64) XX(clone) XX(pthread_create)
+#define FUNCTIONS(XX) \
+  XX(malloc)          \
+  XX(calloc)          \
+  XX(realloc)         \
+  XX(reallocarray)    \
+  XX(posix_memalign)  \
+  XX(aligned_alloc)   \
+  XX(memalign)        \
+  XX(mmap)            \
+  XX(mmap64)          \
+  XX(open) XX(open64) XX(openat) XX(openat64) XX(fopen) XX(fopen64) XX(clone) XX(pthread_create)
 
 enum {
 #define XX(name) CALL_##name,
