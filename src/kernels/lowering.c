@@ -222,10 +222,11 @@ static ull_status mask_overwrites(const pass *p, const visit *v, ull__lowered_no
     uint64_t bytes;
     ULL__TRY(ull__layout_bytes(v->choice.output_layouts[o], output->dtype, &output->shape, &bytes));
     for (uint32_t i = 0; i < v->node->input_count; i++) {
-      if (v->inputs[i] != ULL__NONE && layout_of(p, v->inputs[i]) == v->choice.output_layouts[o] &&
-          p->values.items[v->inputs[i]].bytes == bytes) {
-        lowered->may_overwrite[o] |= allowed & (uint16_t)(1u << i);
-      }
+      if (v->inputs[i] == ULL__NONE) continue;
+      bool alike = layout_of(p, v->inputs[i]) == v->choice.output_layouts[o] &&
+                   p->values.items[v->inputs[i]].bytes == bytes &&
+                   ull__graph_value(p->graph, v->inputs[i])->dtype == output->dtype;
+      if (alike) lowered->may_overwrite[o] |= allowed & (uint16_t)(1u << i);
     }
   }
   return ULL_OK;

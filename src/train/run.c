@@ -35,7 +35,9 @@ static ull_status train_batch(ull_trainer *t, const ull_train_events *events) {
 static ull_status evaluate_epoch(ull_trainer *t, const ull_train_events *events) {
   ull_evaluation evaluation;
   if (!t->eval_loader) return ULL_OK;
-  ULL__TRY(ull_trainer_evaluate(t, &evaluation));
+  ull_status status = ull_trainer_evaluate(t, &evaluation);
+  if (status == ULL_ERROR_STOPPED) return ULL_OK; /* the loop ends, and weights are saved */
+  ULL__TRY(status);
   t->accuracy = evaluation.accuracy;
   uint64_t epoch = (t->step + t->job->epoch_steps - 1) / t->job->epoch_steps;
   if (events && events->evaluation) events->evaluation(events->context, epoch, &evaluation);
@@ -55,6 +57,7 @@ static ull_status train_steps(ull_trainer *t, const ull_train_events *events) {
 static ull_status save(ull_trainer *t) {
   if (!t->folder.path[0]) return ull__trainer_hash(t, t->hash);
   snprintf(t->weights_path, sizeof t->weights_path, "%s/weights.safetensors", t->folder.path);
+  ull__run_folder_keep_previous(&t->folder, "weights", "safetensors");
   ULL__TRY(ull_trainer_save_weights(t, t->weights_path));
   return ull__trainer_hash(t, t->hash);
 }
@@ -127,6 +130,7 @@ static ull_status evaluate_all(ull_trainer *t, tally *sum) {
     ull_status status = evaluate_batch(t, batch, sum);
     ull_loader_release(t->eval_loader, batch);
     ULL__TRY(status);
+    if (atomic_load(&t->stop)) return ULL__FAIL(ULL_ERROR_STOPPED, "stopped while evaluating");
   }
 }
 

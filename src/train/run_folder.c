@@ -94,6 +94,14 @@ static ull_status write_config(ull__run_folder *folder, ull_config *config, cons
   return status;
 }
 
+void ull__run_folder_keep_previous(const ull__run_folder *folder, const char *stem,
+                                   const char *ending) {
+  char old[sizeof folder->path + 48], new[sizeof folder->path + 48];
+  snprintf(old, sizeof old, "%s/%s.%s", folder->path, stem, ending);
+  snprintf(new, sizeof new, "%s/%s.previous.%s", folder->path, stem, ending);
+  rename(old, new); /* nothing to keep where there is no such file */
+}
+
 static ull_status open_metrics(ull__run_folder *folder) {
   char path[sizeof folder->path + 16];
   snprintf(path, sizeof path, "%s/metrics.jsonl", folder->path);
@@ -107,7 +115,10 @@ ull_status ull__run_folder_open(const char *path, const char *model, ull_config 
   *out = (ull__run_folder){.lock = -1, .metrics = -1};
   ULL__TRY(path ? take_folder(path, out) : make_own_folder(model, out));
   ull_status status = lock(out);
-  if (status == ULL_OK) remove_partial_files(out->path);
+  if (status == ULL_OK) {
+    remove_partial_files(out->path);
+    ull__run_folder_keep_previous(out, "metrics", "jsonl");
+  }
   if (status == ULL_OK) status = write_config(out, config, normalize);
   if (status == ULL_OK) status = open_metrics(out);
   if (status != ULL_OK) ull__run_folder_close(out);

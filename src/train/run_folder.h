@@ -5,6 +5,8 @@
  *     DIR/config.json     the resolved configuration: `--config DIR/config.json` runs it again
  *     DIR/metrics.jsonl   one JSON object a step
  *     DIR/weights.safetensors
+ *     DIR/weights.previous.safetensors, DIR/metrics.previous.jsonl   of the run before, in the same
+ * folder
  */
 #ifndef ULL_TRAIN_RUN_FOLDER_H
 #define ULL_TRAIN_RUN_FOLDER_H
@@ -31,5 +33,10 @@ void ull__run_folder_close(ull__run_folder *folder);
 
 /* Appends a step's line. No allocation of ours. */
 ull_status ull__run_folder_log(ull__run_folder *folder, const ull_step_metrics *metrics);
+
+/* Renames STEM.ENDING of an earlier run in the same folder to STEM.previous.ENDING, where there is
+ * one. Before the new file is written, not when the folder is opened: --init may name it. */
+void ull__run_folder_keep_previous(const ull__run_folder *folder, const char *stem,
+                                   const char *ending);
 
 #endif

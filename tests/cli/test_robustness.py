@@ -116,7 +116,7 @@ class Signals(Case):
         (self.run_folder / "weights.safetensors.4711.partial").write_bytes(b"half")
         result = self.train("--steps", "2")
         self.assertEqual(result.code, 0, result.stderr)
-        self.check_files(FILES)
+        self.check_files(FILES | {"metrics.previous.jsonl"})
         self.assertEqual(self.check_metrics(), 2)
 
 
@@ -323,6 +323,20 @@ class Terminal(Case):
         plain = self.show(120, NO_COLOR="1").replace("\r\x1b[K", "")
         self.assertNotIn("\x1b", plain)
         self.assertIn("loss", plain)
+
+
+class Again(Case):
+    """A second run in the same folder keeps what the first one left."""
+
+    def test_previous_files(self):
+        self.train("--steps", "2", "--seed", "1")
+        weights = (self.run_folder / "weights.safetensors").read_bytes()
+        metrics = (self.run_folder / "metrics.jsonl").read_bytes()
+        self.train("--steps", "2", "--seed", "2", "--init", self.run_folder / "weights.safetensors")
+        previous = self.run_folder / "weights.previous.safetensors"
+        self.assertEqual(previous.read_bytes(), weights)
+        self.assertEqual((self.run_folder / "metrics.previous.jsonl").read_bytes(), metrics)
+        self.assertNotEqual((self.run_folder / "weights.safetensors").read_bytes(), weights)
 
 
 if __name__ == "__main__":
