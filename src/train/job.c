@@ -11,17 +11,17 @@
 #include "base/error.h"
 #include "memory/packing.h"
 
-static ull_status find_batch(ull__job *job) {
+/* `micro_batch` 0 = as the flags say. */
+static ull_status find_batch(ull__job *job, int64_t micro_batch) {
   job->batch_size = ull_config_integer(job->config, "batch-size");
   job->micro_batch = job->batch_size;
   if (job->evaluates_only) return ULL_OK;
   const char *micro = ull_config_text(job->config, "micro-batch");
-  if (!micro || strcmp(micro, "off") == 0) return ULL_OK;
-  if (strcmp(micro, "auto") == 0) {
-    ULL__FAIL(ULL_ERROR_UNSUPPORTED, "--micro-batch auto is not supported by this version");
-    return ull__error_change("give a number: --micro-batch 16");
-  }
-  job->micro_batch = ull_config_integer(job->config, "micro-batch");
+  bool number = micro && strcmp(micro, "off") != 0 && strcmp(micro, "auto") != 0;
+  if (micro_batch > 0)
+    job->micro_batch = micro_batch;
+  else if (number)
+    job->micro_batch = ull_config_integer(job->config, "micro-batch");
   if (job->micro_batch >= job->batch_size) job->micro_batch = job->batch_size;
   return ULL_OK;
 }
@@ -97,9 +97,9 @@ static ull_status read_recipe(ull__job *job) {
   return ull__rate_from_config(job->config, job->total_steps, job->epoch_steps, &job->rate);
 }
 
-static ull_status resolve(ull__job *job) {
+static ull_status resolve(ull__job *job, int64_t micro_batch) {
   job->evaluates_only = !ull__config_takes(job->config, "opt");
-  ULL__TRY(find_batch(job));
+  ULL__TRY(find_batch(job, micro_batch));
   ULL__TRY(ull__job_open_model(job->config, &job->model));
   if (!job->evaluates_only) ULL__TRY(ull__recipe_from_config(job->config, &job->recipe));
   ULL__TRY(ull__job_build_graphs(job));
@@ -109,17 +109,52 @@ static ull_status resolve(ull__job *job) {
   return ull__job_make_plan(job, job->batch_size, job->micro_batch, &job->plan);
 }
 
-ull_status ull__job_create(const ull_config *config, ull__job **out) {
+static ull_status create_at(const ull_config *config, int64_t micro_batch, ull__job **out) {
   ull__job *job = ull__alloc(1, sizeof *job);
   if (!job) return ULL_ERROR_OUT_OF_MEMORY;
   job->config = config;
-  ull_status status = resolve(job);
+  ull_status status = resolve(job, micro_batch);
   if (status != ULL_OK) {
     ull__job_destroy(job);
     return status;
   }
   *out = job;
   return ULL_OK;
+}
+
+/* The largest micro-batch that fits, by halving; NULL where none does or the batch may not be
+ * split. */
+static ull_status split_until_it_fits(const ull__job *whole, ull__job **out) {
+  *out = NULL;
+  if (whole->evaluates_only) return ULL_OK;
+  if (ull__graph_check_splittable(whole->model->graph) != ULL_OK) {
+    ull_error_clear();
+    return ULL_OK;
+  }
+  for (int64_t micro = whole->micro_batch / 2; micro > 0; micro /= 2) {
+    ULL__TRY(create_at(whole->config, micro, out));
+    if ((*out)->plan->fits) return ULL_OK;
+    ull__job_destroy(*out);
+    *out = NULL;
+  }
+  return ULL_OK;
+}
+
+static bool splits_by_itself(const ull_config *config) {
+  const char *micro =
+      ull__config_takes(config, "micro-batch") ? ull_config_text(config, "micro-batch") : NULL;
+  return micro && strcmp(micro, "auto") == 0;
+}
+
+ull_status ull__job_create(const ull_config *config, ull__job **out) {
+  ull__job *split = NULL;
+  ULL__TRY(create_at(config, 0, out));
+  if ((*out)->plan->fits || !splits_by_itself(config)) return ULL_OK;
+  ull_status status = split_until_it_fits(*out, &split);
+  if (status == ULL_OK && !split) return ULL_OK;
+  ull__job_destroy(*out);
+  *out = split;
+  return status;
 }
 
 void ull__job_destroy(ull__job *job) {
@@ -151,12 +186,14 @@ ull_status ull__job_refuse(ull__job *job) {
   char change[256], exact[32];
   const char *flag = job->plan->short_tier == ULL__TIER_HOST ? "--host-memory" : "--memory";
   ull__byte_size_exact(job->plan->smallest_bytes[job->plan->short_tier], exact);
-  int64_t batch = find_batch_that_fits(job);
-  bool split =
-      batch > 0 && !job->evaluates_only && ull__graph_check_splittable(job->model->graph) == ULL_OK;
-  if (split)
+  ull__job *split = NULL;
+  ull_status status = split_until_it_fits(job, &split);
+  int64_t micro = status == ULL_OK && split ? split->micro_batch : 0;
+  ull__job_destroy(split);
+  int64_t batch = micro > 0 ? 0 : find_batch_that_fits(job);
+  if (micro > 0)
     snprintf(change, sizeof change, "%s %s, or --micro-batch %lld (same batch, other rounding)",
-             flag, exact, (long long)batch);
+             flag, exact, (long long)micro);
   else if (batch > 0)
     snprintf(change, sizeof change, "%s %s, or --batch-size %lld", flag, exact, (long long)batch);
   else

@@ -101,6 +101,18 @@ class MicroBatches(unittest.TestCase):
         activations = [said["tags"]["activation"]["device"] for said in (whole, split)]
         self.assertLess(activations[1], activations[0] / 8)
 
+    def test_auto(self):
+        flags = ["zoo:gpt2_tiny", "--batch-size", "256"]
+        whole = command.plan(*flags, "--micro-batch", "auto")
+        self.assertEqual(whole["micro_batch"], 256)
+        budget = ["--memory", whole["smallest_budget_bytes"]["device"] - 1]
+        found = command.plan(*flags, *budget, "--micro-batch", "auto")
+        self.assertTrue(found["fits"])
+        self.assertEqual(found["micro_batch"], 128)
+        by_hand = command.train(*flags, *budget, "--steps", "2", "--micro-batch", "128")
+        auto = command.train(*flags, *budget, "--steps", "2", "--micro-batch", "auto")
+        self.assertEqual(auto["weights_hash"], by_hand["weights_hash"])
+
     def test_batch_normalisation_is_refused(self):
         for verb in ("plan", "train"):
             result = command.run(verb, "zoo:small_resnet", "--batch-size", "8", "--micro-batch",
