@@ -26,7 +26,7 @@ STEPS = ["--steps", "2"]
 CASES = {
     "mlp": ["zoo:mlp?hidden=256&layers=24", "--batch-size", "8192"],
     "lenet": ["zoo:lenet?image=64", "--batch-size", "2048"],
-    "resnet18": ["zoo:resnet18?classes=10&image=64", "--batch-size", "64"],
+    "resnet18": ["zoo:resnet18?classes=10&image=64", "--batch-size", "96"],
     "gpt2_tiny": ["zoo:gpt2_tiny", "--batch-size", "512", "--opt", "adamw"],
 }
 
