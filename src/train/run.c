@@ -67,8 +67,7 @@ ull_status ull_trainer_run(ull_trainer *t, const ull_train_events *events) {
     return ULL__FAIL(ULL_ERROR_INVALID, "ull_trainer_start comes before ull_trainer_run");
   if (t->job->evaluates_only)
     return ULL__FAIL(ULL_ERROR_INVALID, "a trainer made for `eval` does not train");
-  if (!t->folder.path[0] && !ull_config_flag(t->job->config, "json"))
-    ULL__TRY(ull__trainer_open_folder(t));
+  if (!t->folder.path[0]) ULL__TRY(ull__trainer_open_folder(t));
   ULL__TRY(train_steps(t, events));
   t->finished = true;
   ULL__TRY(save(t));

@@ -93,7 +93,7 @@ class BadInput(unittest.TestCase):
         """Refused, never passed over in silence."""
         for words in (["--clip-grad", "1"], ["--load", "plan.json"], ["--resume", "run"],
                       ["--on-nan", "skip"], ["--checkpoint-every", "5"], ["--on-bad", "skip"],
-                      ["--micro-batch", "auto"], ["--device", "cuda"], ["--freeze", "fc1.*"]):
+                      ["--device", "cuda"], ["--freeze", "fc1.*"]):
             with self.subTest(words=words):
                 result = command.run("plan", "zoo:mlp", *words, "--json")
                 self.assertEqual(result.code, 1, result.stderr)

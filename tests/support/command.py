@@ -52,11 +52,15 @@ class Result:
         return " ".join(str(word) for word in self.command)
 
 
+# Where the command runs unless told otherwise: runs/ folders of its own go with the process.
+SCRATCH = tempfile.TemporaryDirectory(prefix="ullage-test-")
+
+
 def run(*arguments, env=None, cwd=None, timeout=600, prefix=()):
     """Runs the command; `env` is added to the environment, `prefix` goes before the command."""
     done = subprocess.run(
         [*prefix, BINARY, *map(str, arguments)], capture_output=True, text=True, check=False,
-        timeout=timeout, cwd=cwd, env={**os.environ, **(env or {})}, errors="replace",
+        timeout=timeout, cwd=cwd or SCRATCH.name, env={**os.environ, **(env or {})}, errors="replace",
     )
     return Result(done)
 
