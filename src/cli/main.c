@@ -130,6 +130,8 @@ int main(int argc, char **argv) {
   ull_command which;
   command none = {.json = wants_json(argc, argv)};
   if (ull_command_find(argv[1], &which) != ULL_OK) return cli_fail(&none, NULL);
-  if (which == ULL_COMMAND_TRAIN || which == ULL_COMMAND_EVAL) restart_with_passive_waiting(argv);
+  bool computes =
+      which == ULL_COMMAND_TRAIN || which == ULL_COMMAND_EVAL || which == ULL_COMMAND_PROBE;
+  if (computes) restart_with_passive_waiting(argv);
   return close_output(run_command(which, argc, argv));
 }
