@@ -14,7 +14,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "kernels/cpu/isa.h"
+#include "base/isa.h"
 #include "kernels/lowering.h"
 
 typedef struct shape_row {

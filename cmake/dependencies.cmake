@@ -6,6 +6,10 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(NETTLE REQUIRED IMPORTED_TARGET nettle)
 pkg_check_modules(LIBZIP REQUIRED IMPORTED_TARGET libzip)
+pkg_check_modules(LIBJPEG REQUIRED IMPORTED_TARGET libjpeg)
+pkg_check_modules(LIBSPNG REQUIRED IMPORTED_TARGET spng)
+pkg_check_modules(LIBWEBP REQUIRED IMPORTED_TARGET libwebp)
+pkg_check_modules(LIBZSTD REQUIRED IMPORTED_TARGET libzstd)
 
 find_path(DNNL_INCLUDE_DIR NAMES oneapi/dnnl/dnnl.h dnnl.h)
 find_library(DNNL_LIBRARY NAMES dnnl)
@@ -15,7 +19,8 @@ endif()
 
 add_library(ullage_dependencies INTERFACE)
 target_link_libraries(ullage_dependencies INTERFACE PkgConfig::JANSSON PkgConfig::NETTLE
-  PkgConfig::LIBZIP ZLIB::ZLIB Threads::Threads ${DNNL_LIBRARY} ${CMAKE_DL_LIBS} m)
+  PkgConfig::LIBZIP PkgConfig::LIBJPEG PkgConfig::LIBSPNG PkgConfig::LIBWEBP
+  PkgConfig::LIBZSTD ZLIB::ZLIB Threads::Threads ${DNNL_LIBRARY} ${CMAKE_DL_LIBS} m)
 target_include_directories(ullage_dependencies SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
 
 # oneDNN's packages run on GCC's OpenMP runtime. A second runtime in the process would mean a second

@@ -52,23 +52,44 @@ typedef enum ull_array_role {
   ULL_ARRAY_TARGET, /* "target", "label" or "labels" */
 } ull_array_role;
 
-/* What was found out about one sample. */
+/* What was found out about one sample: its file, as far as the sample needed it. */
 typedef enum ull_verdict {
   ULL_VERDICT_OK,
-  ULL_VERDICT_REPAIRED,   /* usable; something about the file was put right */
-  ULL_VERDICT_DAMAGED,    /* decoded, but part of the content is lost */
-  ULL_VERDICT_UNREADABLE, /* nothing usable */
+  ULL_VERDICT_REPAIRED,     /* usable; a rule was applied: orientation, CMYK, sniffed format */
+  ULL_VERDICT_WARNED,       /* usable; something outside the pixels is wrong */
+  ULL_VERDICT_DAMAGED,      /* decoded, but part of the content is lost */
+  ULL_VERDICT_TRUNCATED,    /* the file ends early */
+  ULL_VERDICT_UNSUPPORTED,  /* a form of picture that is not read: lossless, 12 bits, ... */
+  ULL_VERDICT_NOT_AN_IMAGE, /* something else */
+  ULL_VERDICT_EMPTY,        /* no bytes */
+  ULL_VERDICT_TOO_BIG,      /* beyond the limit of pixels, or of memory for one picture */
+  ULL_VERDICT_UNREADABLE,   /* missing, no permission, a failing disk */
   ULL_VERDICT_COUNT
 } ull_verdict;
 
-/* "ok", "repaired", "damaged", "unreadable"; never NULL. */
+/* "ok", "repaired", "warned", "damaged", "truncated", "unsupported", "not_an_image", "empty",
+ * "too_big", "unreadable"; never NULL. */
 const char *ull_verdict_name(ull_verdict verdict);
 
-/* One array of every sample. The shape is one sample's, without the batch. */
+/* Whether --on-bad applies: everything from damaged on. */
+bool ull_verdict_is_bad(ull_verdict verdict);
+
+/* How the elements of an array are kept. */
+typedef enum ull_array_content {
+  ULL_CONTENT_ELEMENTS, /* as they are, in the same shape for every sample */
+  ULL_CONTENT_IMAGE,    /* an encoded picture of any size: [3, H, W] or [1, H, W] uint8, where the
+                           binding chooses channels, H and W */
+  ULL_CONTENT_MASK,     /* an encoded picture of class numbers, [H, W] uint8, which follows the
+                           geometry of the sample's image */
+} ull_array_content;
+
+/* One array of every sample. The shape is one sample's, without the batch; of a picture or a mask,
+ * extents that the binding chooses are 0, and so is sample_bytes. */
 typedef struct ull_array_info {
   const char *name; /* borrowed until the source is closed */
   ull_dtype dtype;
   ull_array_role role;
+  ull_array_content content;
   bool image; /* the shape is [channels, height, width], so that crop and flip mean something */
   int rank;
   int64_t shape[ULL_DATA_MAX_RANK];

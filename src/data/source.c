@@ -25,8 +25,14 @@ enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
 static const uint64_t HELD_OUT_KEY = 0x756c6c6167650001u;
 
 const char *ull_verdict_name(ull_verdict verdict) {
-  static const char *const names[] = {"ok", "repaired", "damaged", "unreadable"};
+  static const char *const names[] = {"ok",        "repaired",    "warned",       "damaged",
+                                      "truncated", "unsupported", "not_an_image", "empty",
+                                      "too_big",   "unreadable"};
   return (unsigned)verdict < ULL_VERDICT_COUNT ? names[verdict] : "?";
+}
+
+bool ull_verdict_is_bad(ull_verdict verdict) {
+  return verdict >= ULL_VERDICT_DAMAGED;
 }
 
 ull_source_options ull_source_options_default(void) {

@@ -4,6 +4,7 @@
 #define ULL_DATA_SOURCE_H
 
 #include "base/permutation.h"
+#include "data/record.h"
 #include "ullage/data.h"
 
 typedef struct ull__source_kind {
@@ -17,6 +18,22 @@ typedef struct ull__source_kind {
   /* Copies one array of `count` samples as stored, from `first` on, without gaps. Thread safe. */
   ull_status (*read)(const ull_source *source, uint64_t first, uint64_t count, size_t array,
                      void *bytes);
+
+  /* Where the encoded bytes of one stored sample's array are, for arrays whose content is not
+   * elements; NULL where there are none. Opens what has to be open; `record->path` is filled in any
+   * case. Thread safe. ULL_ERROR_IO or ULL_ERROR_DATA name the file. */
+  ull_status (*open_record)(const ull_source *source, uint64_t stored, size_t array,
+                            ull__record *record);
+
+  /* Gives back what open_record took beside the descriptor; NULL: nothing. */
+  void (*close_record)(const ull_source *source, ull__record *record);
+
+  /* The path, or another name that a person recognises, of a stored sample; NULL: its number. */
+  void (*name_sample)(const ull_source *source, uint64_t stored, char *buffer, size_t bytes);
+
+  /* The stored sample at a position of an epoch's order, for kinds that cannot reach every sample
+   * at the same price (compressed archives); NULL: a permutation of all. `key` is the epoch's. */
+  uint64_t (*order)(const ull_source *source, uint64_t key, uint64_t position);
 
   /* The files of the training split, opened apart, where the statistics of this source come from;
    * NULL: itself. */

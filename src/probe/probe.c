@@ -9,9 +9,9 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/isa.h"
 #include "base/system_limits.h"
 #include "device/device.h"
-#include "kernels/cpu/isa.h"
 #include "kernels/lowering.h"
 #include "plan/machine.h"
 

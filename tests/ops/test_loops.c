@@ -10,8 +10,9 @@
 
 #include <cmocka.h>
 
+#include "base/isa.h"
 #include "base/philox.h"
-#include "kernels/cpu/isa.h"
+#include "kernels/cpu/family.h"
 #include "kernels/cpu/loops/attention.h"
 #include "kernels/cpu/loops/elementwise.h"
 #include "kernels/cpu/loops/gemm.h"

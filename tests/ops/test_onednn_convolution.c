@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
-#include "kernels/cpu/isa.h"
+#include "base/isa.h"
 #include "kernels/layout.h"
 
 typedef struct convolution_case {

@@ -22,7 +22,7 @@
 #ifndef ULL_KERNELS_CPU_FAMILY_H
 #define ULL_KERNELS_CPU_FAMILY_H
 
-#include "kernels/cpu/isa.h"
+#include "base/isa.h"
 #include "kernels/layout.h"
 
 typedef struct ull__cpu_memory ull__cpu_memory; /* provider.c: constants and layouts */
@@ -109,5 +109,11 @@ double ull__cpu_reorder_seconds(const ull__cpu *cpu, const ull__lowering_query *
 /* Hash of a kernel's name, its layouts and the thread count: what decides its bits. */
 uint32_t ull__cpu_numeric_class(const ull__cpu *cpu, const ull__lowering_query *query,
                                 const ull__lowering_choice *choice, const char *implementation);
+
+/* Declares the three entries of one kernel. */
+#define ULL__ISA_DECLARE(name)                           \
+  ull_status name##_portable(const ull__launch_frame *); \
+  ull_status name##_avx2(const ull__launch_frame *);     \
+  ull_status name##_avx512(const ull__launch_frame *);
 
 #endif

@@ -8,7 +8,7 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
-#include "kernels/cpu/isa.h"
+#include "base/isa.h"
 #include "ullage/dtype.h"
 
 #if DNNL_VERSION_MAJOR < 2

@@ -10,7 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/cpu/isa.h"
+#include "base/isa.h"
+#include "device/device.h"
 
 /* Block sizes common to all instruction sets: multiples of every panel. */
 enum { ULL__GEMM_DEPTH = 384, ULL__GEMM_ROWS = 1008, ULL__GEMM_COLUMNS = 2016 };

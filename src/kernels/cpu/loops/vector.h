@@ -14,7 +14,8 @@
 #include <immintrin.h>
 #endif
 
-#include "kernels/cpu/isa.h"
+#include "base/isa.h"
+#include "device/device.h"
 
 /* Vectors of doubles are wider than a register and never cross a call. */
 #pragma GCC diagnostic ignored "-Wpsabi"

@@ -1,5 +1,5 @@
 /* The processor is asked once; the environment can only lower the answer. */
-#include "kernels/cpu/isa.h"
+#include "base/isa.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -8,10 +8,12 @@
  *     activation.c:   ULL__ISA_DECLARE(ull__relu)
  *                     static const ull__entry relu[] = ULL__ISA_TABLE(ull__relu);
  *                     ... entry = relu[cpu->isa] */
-#ifndef ULL_KERNELS_CPU_ISA_H
-#define ULL_KERNELS_CPU_ISA_H
+#ifndef ULL_BASE_ISA_H
+#define ULL_BASE_ISA_H
 
-#include "device/device.h"
+#include <stdbool.h>
+
+#include "ullage/status.h"
 
 typedef enum ull__isa {
   ULL__ISA_PORTABLE,
@@ -41,11 +43,5 @@ const char *ull__isa_name(ull__isa isa);
 #define ULL__ISA_TABLE(name) \
   { name##_portable, name##_portable, name##_portable }
 #endif
-
-/* Declares the three entries of one kernel. */
-#define ULL__ISA_DECLARE(name)                           \
-  ull_status name##_portable(const ull__launch_frame *); \
-  ull_status name##_avx2(const ull__launch_frame *);     \
-  ull_status name##_avx512(const ull__launch_frame *);
 
 #endif

@@ -1,0 +1,56 @@
+/* Antialiased resizing, flip, orientation, normalisation and layout in one pass over rows as they
+ * come out of a decoder; nothing of the size of the picture is ever stored.
+ *
+ * The filter is the triangle (bilinear) whose support grows with the scale, as Pillow and
+ * torchvision's antialias=True have it. Rows are first gathered down (vertically), then across. The
+ * output is written through strides, so that mirror images, the eight orientations and both layouts
+ * are the same code. */
+#ifndef ULL_DATA_IMAGE_RESAMPLE_H
+#define ULL_DATA_IMAGE_RESAMPLE_H
+
+#include "data/image/image.h"
+#include "data/scratch.h"
+#include "ullage/data.h"
+
+typedef enum ull__filter { ULL__FILTER_TRIANGLE, ULL__FILTER_NEAREST } ull__filter;
+
+/* Where the resized pixels go: element (x, y, c) at base + (x * x_stride + y * y_stride +
+ * c * c_stride) elements of dtype; x and y count in stored (not upright) directions. */
+typedef struct ull__pixel_store {
+  void *base;
+  ull_dtype dtype; /* uint8 (rounded, clamped), float32, float16, bfloat16; int64 and int32 for
+                      class numbers */
+  int64_t x_stride, y_stride, c_stride; /* may be negative */
+  int channels;                         /* 1 or 3 */
+  float scale[3], bias[3];              /* value * scale + bias, one multiplication, one addition */
+} ull__pixel_store;
+
+typedef struct ull__resample_spec {
+  ull__filter filter;
+  int channels;     /* bytes a source pixel: 1 or 4 (red, green, blue, ignored) */
+  ull__rect pixels; /* rows that will come, in source pixels */
+  double x0, y0;    /* the window that becomes the output, in source pixels (edges, not centres) */
+  double x1, y1;
+  double left, top; /* where the picture ends for the filter: nothing beyond has weight */
+  double right, bottom;
+  int width, height; /* of the output */
+  ull__pixel_store store;
+} ull__resample_spec;
+
+typedef struct ull__resampler ull__resampler;
+
+/* Source pixels that the output of this window needs: the window and the filter's support, within
+ * the bounds; spec->pixels is not read. */
+ull__rect ull__resample_region(const ull__resample_spec *spec);
+
+/* Scratch that a resampler takes. */
+ull_status ull__resample_bytes(const ull__resample_spec *spec, uint64_t *bytes);
+
+/* Lives in the scratch. ULL_ERROR_INVALID where `pixels` does not cover what is needed. */
+ull_status ull__resample_begin(const ull__resample_spec *spec, ull__scratch *scratch,
+                               ull__resampler **out);
+
+/* A row of spec->pixels, from the first on, in order. `context` is the resampler. */
+ull_status ull__resample_row(void *context, int y, const uint8_t *pixels);
+
+#endif
