@@ -15,10 +15,8 @@
 #include "base/error.h"
 
 static const ull__source_kind *const kinds[] = {
-    &ull__source_idx,
-    &ull__source_npz,
-    &ull__source_npy,
-    &ull__source_synthetic,
+    &ull__source_idx,       &ull__source_npz,      &ull__source_npy,
+    &ull__source_synthetic, &ull__source_callback,
 };
 enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
 
@@ -40,7 +38,7 @@ ull_source_options ull_source_options_default(void) {
 }
 
 static ull_status unknown_kind(const char *text) {
-  char list[128] = "";
+  char list[320] = "";
   size_t used = 0;
   for (size_t i = 0; i < KIND_COUNT && used < sizeof list; i++) {
     used += (size_t)snprintf(list + used, sizeof list - used, "%s%s%s%s", i ? ", " : "",
@@ -235,12 +233,11 @@ static bool is_target(const char *name) {
   return strcmp(name, "target") == 0 || strcmp(name, "label") == 0 || strcmp(name, "labels") == 0;
 }
 
-ull_status ull__source_add_array(ull_source *source, const char *name, ull_dtype dtype, int rank,
-                                 const int64_t *shape) {
-  if (source->array_count == ULL_DATA_MAX_ARRAYS || rank > ULL_DATA_MAX_RANK) {
-    return ULL__FAIL(ULL_ERROR_UNSUPPORTED,
-                     "%s: array '%s' is beyond %d arrays with %d dimensions after the first",
-                     source->text, name, ULL_DATA_MAX_ARRAYS, ULL_DATA_MAX_RANK);
+/* A new array without a shape. */
+static ull_status append_array(ull_source *source, const char *name, ull_array_info **out) {
+  if (source->array_count == ULL_DATA_MAX_ARRAYS) {
+    return ULL__FAIL(ULL_ERROR_UNSUPPORTED, "%s: array '%s' is beyond %d arrays", source->text,
+                     name, ULL_DATA_MAX_ARRAYS);
   }
   if (ull_source_find_array(source, name) >= 0) {
     ULL__FAIL(ULL_ERROR_DATA, "%s: has two arrays named '%s'", source->text, name);
@@ -251,11 +248,40 @@ ull_status ull__source_add_array(ull_source *source, const char *name, ull_dtype
   size_t index = source->array_count++;
   source->names[index] = copy;
   ull_array_info *info = &source->arrays[index];
-  *info = (ull_array_info){.name = copy, .dtype = dtype, .rank = rank};
+  *info = (ull_array_info){.name = copy};
   info->role = is_target(name) ? ULL_ARRAY_TARGET : ULL_ARRAY_INPUT;
+  *out = info;
+  return ULL_OK;
+}
+
+ull_status ull__source_add_array(ull_source *source, const char *name, ull_dtype dtype, int rank,
+                                 const int64_t *shape) {
+  ull_array_info *info;
+  if (rank > ULL_DATA_MAX_RANK) {
+    return ULL__FAIL(ULL_ERROR_UNSUPPORTED,
+                     "%s: array '%s' has more than %d dimensions after the "
+                     "first",
+                     source->text, name, ULL_DATA_MAX_RANK);
+  }
+  ULL__TRY(append_array(source, name, &info));
+  info->dtype = dtype;
+  info->rank = rank;
   for (int i = 0; i < rank; i++) info->shape[i] = shape[i];
   info->image = rank == 3 && info->role == ULL_ARRAY_INPUT && shape[0] <= ULL_DATA_MAX_CHANNELS;
   return measure_array(source, info);
+}
+
+ull_status ull__source_add_encoded(ull_source *source, const char *name,
+                                   ull_array_content content) {
+  ull_array_info *info;
+  ULL__TRY(append_array(source, name, &info));
+  info->content = content;
+  info->dtype = ULL_UINT8;
+  info->image = content == ULL_CONTENT_IMAGE;
+  info->rank = info->image ? 3 : 2;
+  if (content == ULL_CONTENT_MASK) info->role = ULL_ARRAY_TARGET;
+  if (info->image) info->shape[0] = 3;
+  return ULL_OK;
 }
 
 ull_status ull__source_hold(ull_source *source, const ull_source_options *options, const char *path,

@@ -64,6 +64,10 @@ struct ull_source {
 ull_status ull__source_add_array(ull_source *source, const char *name, ull_dtype dtype, int rank,
                                  const int64_t *shape);
 
+/* Appends an array of pictures ([3, 0, 0]) or masks ([0, 0]; a target): extents are the binding's.
+ */
+ull_status ull__source_add_encoded(ull_source *source, const char *name, ull_array_content content);
+
 /* Adds to resident_bytes, refusing what passes the limit. */
 ull_status ull__source_hold(ull_source *source, const ull_source_options *options, const char *path,
                             uint64_t bytes);
@@ -81,5 +85,6 @@ extern const ull__source_kind ull__source_idx;
 extern const ull__source_kind ull__source_npz;
 extern const ull__source_kind ull__source_npy;
 extern const ull__source_kind ull__source_synthetic;
+extern const ull__source_kind ull__source_callback;
 
 #endif

@@ -371,8 +371,9 @@ static void texts_of_sources(void **state) {
   const char *wrong[] = {"", "nothing", "idx:", "npz", "synthetic:7", "IDX:/tmp"};
   for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
     assert_int_equal(ull_source_open(wrong[i], &options, &source), ULL_ERROR_USAGE);
-    assert_string_equal(ull_error_last()->change,
-                        "use one of idx:DIR, npz:FILE, npy:DIR, synthetic");
+    const char *change = ull_error_last()->change;
+    assert_ptr_equal(strstr(change, "use one of "), change);
+    assert_non_null(strstr(change, "idx:DIR, npz:FILE, npy:DIR, synthetic"));
   }
   expect_failure("npz", "/nonexistent/a.npz", ULL_ERROR_DATA,
                  "/nonexistent/a.npz: cannot be opened: No such file or directory");
