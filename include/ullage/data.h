@@ -223,7 +223,11 @@ const char *ull_augment_describe(const ull_augment *augment, char *buffer, size_
 
 typedef struct ull_loader ull_loader;
 
-/* One array of a batch: which array of the source fills it, and as what. */
+/* One array of a batch: which array of the source fills it, and as what.
+ *
+ * A picture becomes [channels, height, width], or [height, width, channels] where `channels_last`:
+ * 1 channel (grey) or 3 (red, green, blue), of float32, float16, bfloat16 or uint8. A mask becomes
+ * [height, width] of uint8, int32 or int64, with the geometry of the sample's picture. */
 typedef struct ull_binding {
   const char *name; /* as the model calls it; borrowed until the loader is destroyed */
   size_t array;     /* of the source */
@@ -234,30 +238,39 @@ typedef struct ull_binding {
   bool has_range; /* integers: every element must lie in [minimum, maximum]; checked when the loader
                      is created */
   int64_t minimum, maximum;
+  bool channels_last; /* of a picture */
 } ull_binding;
 
-/* The binding that takes an array as it is, under its own name. */
+/* The binding that takes an array as it is, under its own name. Of a picture: [3, 224, 224] and of
+ * a mask [224, 224], uint8. */
 ull_binding ull_binding_default(const ull_source *source, size_t array);
 
 typedef enum ull_on_bad {
   ULL_ON_BAD_FAIL,    /* the batch with the bad sample is an error */
   ULL_ON_BAD_REPLACE, /* the next good sample in the epoch's order takes its place */
+  ULL_ON_BAD_SKIP,    /* it is left out: its batch is smaller, and may be empty */
 } ull_on_bad;
+
+/* max_bad: a tenth of the samples so far, and 100 at least. */
+#define ULL_MAX_BAD_SHARE UINT64_MAX
+
+/* standby: none. */
+#define ULL_STANDBY_NONE (-1)
 
 typedef struct ull_loader_options {
   const ull_source *source;    /* borrowed until the loader is destroyed */
   const ull_binding *bindings; /* borrowed for the call, but see name */
   size_t binding_count;
-  uint64_t batch_size;
-  int workers;  /* threads; 0 = batches are filled by ull_loader_next */
-  int prefetch; /* slots of the ring, at least 1: one slot holds one batch */
+  uint64_t batch_size; /* of this rank */
+  int workers;         /* threads; 0 = batches are filled by ull_loader_next */
+  int prefetch;        /* slots of the ring, at least 1: one slot holds one batch */
   uint64_t seed;
   bool shuffle;
   bool drop_last;  /* false: the last batch of an epoch may be smaller */
   uint64_t epochs; /* 0 = no end */
   ull_augment augment;
   ull_on_bad on_bad;
-  uint64_t max_bad; /* more replaced samples, or more bad ones in a row, are an error */
+  uint64_t max_bad; /* more bad samples (replaced or left out) are an error, or ULL_MAX_BAD_SHARE */
 
   /* One block of ull_loader_bound_bytes bytes at 64-byte alignment for everything the loader ever
    * uses: from `memory` where that is set (at least so many bytes, the caller's until destroy),
@@ -267,6 +280,26 @@ typedef struct ull_loader_options {
   void *(*allocate)(void *context, uint64_t bytes, uint64_t alignment);
   void (*deallocate)(void *context, void *memory, uint64_t bytes);
   void *context;
+
+  /* Of `world_size` processes that share the stream this is number `rank`: a global batch is
+   * batch_size * world_size samples and `rank` gets its contiguous part. Every rank has equally
+   * many batches; of a last, short global batch the parts differ by one sample at most, and may be
+   * empty. 0 and 1 = alone. */
+  uint64_t rank, world_size;
+
+  /* Threads that take work only while others are held up (a slow disk, a sample that takes long).
+   * 0 = as many as suit the source; ULL_STANDBY_NONE. They count in memory like workers. */
+  int standby;
+
+  /* Memory for pictures. thread_bytes: of each thread, for ordinary ones; 0 = 1 MiB. large_bytes:
+   * one region for those that need more (progressive, interlaced, very wide), which one thread at a
+   * time uses; what needs more than this is ULL_VERDICT_TOO_BIG; 0 = 32 MiB. max_pixels: beyond it
+   * a picture is ULL_VERDICT_TOO_BIG whatever it needs; 0 = 2^28. */
+  uint64_t thread_bytes, large_bytes, max_pixels;
+
+  /* Let no more workers run than the pace of ull_loader_next needs, as measured. Never changes the
+   * stream. */
+  bool adaptive;
 } ull_loader_options;
 
 /* Two workers, four slots, batches of 64, shuffled, ragged last batch, endless, no augmentation,
@@ -276,18 +309,41 @@ ull_loader_options ull_loader_options_default(const ull_source *source);
 /* What a loader with these options takes, before it exists. */
 typedef struct ull_loader_bound {
   uint64_t slot_bytes;    /* one batch: its arrays, sample numbers and verdicts */
-  uint64_t scratch_bytes; /* of one worker */
+  uint64_t scratch_bytes; /* of one thread */
   uint64_t control_bytes; /* bookkeeping */
-  uint64_t total_bytes;  /* the block: prefetch slots + scratch of every filling thread + control */
-  uint64_t source_bytes; /* beside it, held by the source: ull_source_resident_bytes */
+  uint64_t total_bytes;   /* the block: prefetch slots + scratch of every filling thread + large
+                             region + control */
+  uint64_t source_bytes;  /* beside it, held by the source: ull_source_resident_bytes */
+  uint64_t large_bytes;   /* the region for large pictures; 0 where there are no pictures */
+  uint64_t threads;       /* that fill: workers and those standing by, or the caller's */
+  uint64_t slots;
+  uint64_t reader_bytes; /* beside the block, on the heap: the picture decoders of all threads */
 } ull_loader_bound;
 
 ull_status ull_loader_bound_bytes(const ull_loader_options *options, ull_loader_bound *out);
 
-/* Lowers `prefetch`, then `workers`, as far as the block needs to fit into budget_bytes.
- * ULL_ERROR_DOES_NOT_FIT with the smallest bytes that would do where one slot and one worker are
- * too much; the options are then unchanged. */
+/* All of it: block, decoders and source. */
+uint64_t ull_loader_bound_total(const ull_loader_bound *bound);
+
+/* "3 slots of 73.5 MiB + 4 threads of 1.1 MiB + 32.0 MiB for large pictures + ...". Returns
+ * `buffer`. */
+const char *ull_loader_bound_describe(const ull_loader_bound *bound, char *buffer,
+                                      size_t buffer_bytes);
+
+/* Makes the block and the decoders fit into budget_bytes: divides what two slots leave over between
+ * the region for large pictures (which never depends on the number of threads) and threads; then
+ * lowers `prefetch` to 2, memory and number of threads as far as needed. ULL_ERROR_DOES_NOT_FIT
+ * with the smallest bytes that would do where two slots and one worker are too much; the options
+ * are then unchanged. */
 ull_status ull_loader_fit(ull_loader_options *options, uint64_t budget_bytes);
+
+/* The budget that a loader gets where nothing is said: room for the slots asked for, with threads
+ * and region at their defaults. */
+ull_status ull_loader_default_budget(const ull_loader_options *options, uint64_t *budget_bytes);
+
+/* Workers and slots that suit source, batch size and usable cores, where the user said nothing. */
+int ull_loader_suggest_workers(const ull_source *source);
+int ull_loader_suggest_prefetch(const ull_source *source, uint64_t batch_size);
 
 /* One array of a delivered batch: [samples, shape...] contiguous, at 64-byte alignment. */
 typedef struct ull_batch_array {
@@ -303,7 +359,7 @@ typedef struct ull_batch_array {
 typedef struct ull_batch {
   const ull_batch_array *arrays; /* in the order of the bindings */
   size_t array_count;
-  uint64_t samples;             /* batch_size, fewer only in the last batch of an epoch */
+  uint64_t samples;             /* batch_size; fewer in the last batch of an epoch, or skipped */
   uint64_t epoch;               /* from 0 */
   uint64_t batch;               /* within the epoch, from 0 */
   uint64_t step;                /* epoch * batches per epoch + batch */
@@ -311,6 +367,8 @@ typedef struct ull_batch {
   const uint8_t *verdict;       /* [samples] ull_verdict of the sample that was asked for first */
   uint64_t replaced;            /* samples of this batch that stand in for bad ones */
   uint64_t wait_ns;             /* how long ull_loader_next waited for it */
+  const uint8_t *used_verdict;  /* [samples] ull_verdict of the sample that is there */
+  uint64_t skipped;             /* bad samples left out of this batch */
 } ull_batch;
 
 /* Checks ranges and shapes, takes the memory, starts the threads. On failure nothing is left
@@ -323,9 +381,12 @@ ull_status ull_loader_create(const ull_loader_options *options, ull_loader **out
 void ull_loader_destroy(ull_loader *loader);
 
 /* Lends the next batch, waiting for it where needed; *batch is NULL after the last epoch. A sample
- * that cannot be used makes the batch that holds it fail: earlier batches are delivered, the record
- * names the sample, and the loader stays at that batch. ULL_ERROR_INVALID when all slots are on
- * loan. One thread at a time. */
+ * that cannot be used makes the batch that holds it fail where on_bad is ULL_ON_BAD_FAIL: earlier
+ * batches are delivered, the record names the sample's file and its verdict, and the loader stays
+ * at that batch. ULL_ERROR_DATA: bad content, or more bad samples than max_bad: the batch in which
+ * they become too many is not delivered. ULL_ERROR_IO: a file that cannot be read.
+ * ULL_ERROR_INTERNAL: a thread died. ULL_ERROR_INVALID when all slots are on loan. One thread at a
+ * time. */
 ull_status ull_loader_next(ull_loader *loader, const ull_batch **batch);
 
 /* Gives a batch back; its slot is filled anew. */
@@ -342,17 +403,79 @@ ull_loader_position ull_loader_get_position(const ull_loader *loader);
 /* Continues from there, at once. batch < ull_loader_batches_per_epoch. No batch may be on loan. */
 ull_status ull_loader_set_position(ull_loader *loader, ull_loader_position position);
 
+/* The stream's place in full: 56 bytes without padding or pointers that may be stored as they are.
+ * It counts samples of the epoch over all ranks, so that a stream goes on with another batch size,
+ * another number of ranks, threads or slots: the samples that follow are those that would have
+ * followed. */
+typedef struct ull_loader_state {
+  uint32_t version; /* 1 */
+  uint32_t reserved;
+  uint64_t fingerprint; /* of seed, number of samples and shuffling */
+  uint64_t seed;
+  uint64_t epoch;
+  uint64_t position; /* samples of the epoch already dealt, all ranks together */
+  uint64_t bad;      /* bad samples this rank has met, for max_bad */
+  uint64_t check;    /* of the fields above */
+} ull_loader_state;
+
+ull_loader_state ull_loader_get_state(const ull_loader *loader);
+
+/* Continues from there, at once. No batch may be on loan. ULL_ERROR_MISMATCH: a state of another
+ * stream. ULL_ERROR_INVALID: no state, or a damaged one. */
+ull_status ull_loader_set_state(ull_loader *loader, const ull_loader_state *state);
+
 uint64_t ull_loader_batches_per_epoch(const ull_loader *loader);
+
+/* What loader threads do with their time. */
+typedef enum ull_loader_stage {
+  ULL_STAGE_OPEN,     /* finding and opening files */
+  ULL_STAGE_READ,     /* copying their bytes */
+  ULL_STAGE_DECODE,   /* pictures */
+  ULL_STAGE_RESAMPLE, /* resizing, normalising, storing */
+  ULL_STAGE_CONVERT,  /* elements: dtype, crop, flip */
+  ULL_STAGE_FINISH,   /* whole batches: mixing, closing gaps */
+  ULL_STAGE_QUEUE,    /* waiting for the region for large pictures */
+  ULL_STAGE_IDLE,     /* waiting for a free slot */
+  ULL_STAGE_COUNT
+} ull_loader_stage;
+
+/* "open", "read", "decode", "resample", "convert", "finish", "queue", "idle"; never NULL. */
+const char *ull_loader_stage_name(ull_loader_stage stage);
 
 /* Samples delivered, waiting, verdicts: totals since creation. */
 typedef struct ull_loader_counts {
   uint64_t samples;
-  uint64_t wait_ns;
+  uint64_t wait_ns; /* of ull_loader_next */
   uint64_t replaced;
-  uint64_t verdicts[ULL_VERDICT_COUNT];
+  uint64_t verdicts[ULL_VERDICT_COUNT]; /* of the samples asked for */
+  uint64_t skipped;
+  uint64_t batches;
+  uint64_t stage_ns[ULL_STAGE_COUNT]; /* of all threads together */
+  uint64_t filled;                    /* samples that threads have finished, delivered or not */
+  uint64_t stood_in;                  /* of them, by threads that stand by */
+  uint64_t peak_bytes; /* the most that was really used of the bound at one time: slots, scratch,
+                          region, decoders, control, source */
 } ull_loader_counts;
 
 ull_loader_counts ull_loader_count(const ull_loader *loader);
+
+/* A bad sample that was met, once for each sample. */
+typedef struct ull_bad_sample {
+  uint64_t sample; /* of the source */
+  ull_verdict verdict;
+  uint64_t times;     /* met so often */
+  const char *reason; /* static */
+  char path[512];     /* cut where it is longer */
+} ull_bad_sample;
+
+/* Bad samples in the order in which the stream met them, from number `first` on, at most `room`;
+ * returns how many were written. A loader remembers the first 64 and counts the rest. */
+size_t ull_loader_bad_samples(const ull_loader *loader, size_t first, ull_bad_sample *out,
+                              size_t room);
+
+/* The path, or another name that a person recognises, of a sample. Returns `buffer`. */
+const char *ull_source_sample_name(const ull_source *source, uint64_t sample, char *buffer,
+                                   size_t buffer_bytes);
 
 #ifdef __cplusplus
 }
