@@ -269,6 +269,7 @@ static void test_products_do_not_depend_on_rows(void **state) {
 typedef struct plain_attention {
   const ull__attention *a;
   const float *qkv, *dy;
+  const int64_t *documents;
   double *p, *dqkv, *y;
 } plain_attention;
 
@@ -283,12 +284,21 @@ static double *dq_of(plain_attention *t, int64_t part, int64_t b, int64_t h, int
   return &t->dqkv[(b * t->a->time + i) * 3 * width + part * width + h * t->a->size + d];
 }
 
+/* The first row of a document, or the one behind its last, going from row i by `step`. */
+static int64_t document_edge(const plain_attention *t, int64_t b, int64_t i, int64_t step) {
+  const int64_t *documents = t->documents + b * t->a->time;
+  while (i + step >= 0 && i + step < t->a->time && documents[i] == documents[i + step]) i += step;
+  return step > 0 ? i + 1 : i;
+}
+
 static void plain_row(plain_attention *t, int64_t b, int64_t h, int64_t i) {
   const ull__attention *a = t->a;
-  int64_t keys = a->causal ? i + 1 : a->time, width = a->heads * a->size;
+  int64_t keys = a->causal ? i + 1 : a->time, width = a->heads * a->size, begin = 0;
+  if (a->has_documents) begin = document_edge(t, b, i, -1);
+  if (a->has_documents && !a->causal) keys = document_edge(t, b, i, 1);
   int64_t row = (b * a->time + i) * width + h * a->size;
   double sum = 0, delta = 0;
-  for (int64_t j = 0; j < keys; j++) {
+  for (int64_t j = begin; j < keys; j++) {
     double s = 0;
     for (int64_t d = 0; d < a->size; d++) s += q_of(t, 0, b, h, i, d) * q_of(t, 1, b, h, j, d);
     t->p[j] = exp(s * (double)a->scale);
@@ -296,10 +306,10 @@ static void plain_row(plain_attention *t, int64_t b, int64_t h, int64_t i) {
   }
   for (int64_t d = 0; d < a->size; d++) {
     t->y[row + d] = 0;
-    for (int64_t j = 0; j < keys; j++) t->y[row + d] += t->p[j] / sum * q_of(t, 2, b, h, j, d);
+    for (int64_t j = begin; j < keys; j++) t->y[row + d] += t->p[j] / sum * q_of(t, 2, b, h, j, d);
     delta += t->y[row + d] * (double)t->dy[row + d];
   }
-  for (int64_t j = 0; j < keys; j++) {
+  for (int64_t j = begin; j < keys; j++) {
     double dp = 0, p = t->p[j] / sum;
     for (int64_t d = 0; d < a->size; d++) {
       dp += (double)t->dy[row + d] * q_of(t, 2, b, h, j, d);
@@ -322,13 +332,35 @@ static void assert_close(const float *got, const double *wanted, int64_t count, 
   }
 }
 
+/* Documents of 1 to 150 rows, one of them as long as the tiles of keys. */
+static int64_t *random_documents(const ull__attention *a) {
+  int64_t *documents = calloc((size_t)(a->batch * a->time), sizeof *documents);
+  uint32_t state = 12345;
+  int64_t left = ULL__ATTENTION_KEYS + 3, number = -3;
+  for (int64_t i = 0; i < a->batch * a->time; i++, left--) {
+    if (left == 0 || (i % 7 == 0 && a->time < 100)) {
+      state = state * 1664525u + 1013904223u;
+      left = 1 + (state >> 16) % 150;
+      number += (state >> 8) % 2 ? 1 : -40;
+    }
+    documents[i] = number;
+  }
+  return documents;
+}
+
+static void insert_operand(void **operands, int count, int at, void *operand) {
+  for (int i = count - 1; i > at; i--) operands[i] = operands[i - 1];
+  operands[at] = operand;
+}
+
 static void check_attention(ull__isa isa, const ull__attention *a) {
   int64_t elements = a->batch * a->time * a->heads * a->size, rows = a->batch * a->heads * a->time;
   int64_t most = ull__attention_backward_scratch_floats(a) + ull__attention_scratch_floats(a);
   float *qkv = random_floats(3 * elements, 21, 2), *dy = random_floats(elements, 22, 1);
   float *y = zero_floats(elements), *logsumexp = zero_floats(rows);
   float *dqkv = random_floats(3 * elements, 23, 1), *scratch = random_floats(64 * most, 24, 1);
-  plain_attention plain = {.a = a, .qkv = qkv, .dy = dy};
+  int64_t *documents = random_documents(a);
+  plain_attention plain = {.a = a, .qkv = qkv, .dy = dy, .documents = documents};
   plain.p = calloc((size_t)a->time, sizeof(double));
   plain.y = calloc((size_t)elements, sizeof(double));
   plain.dqkv = calloc((size_t)elements * 3, sizeof(double));
@@ -337,13 +369,20 @@ static void check_attention(ull__isa isa, const ull__attention *a) {
       for (int64_t i = 0; i < a->time; i++) plain_row(&plain, b, h, i);
     }
   }
-  void *forward[] = {qkv, y, logsumexp, scratch};
-  void *backward[] = {qkv, y, logsumexp, dy, dqkv, scratch};
-  ull__launch_frame forward_frame = {forward, 4, a}, backward_frame = {backward, 6, a};
+  void *forward[] = {qkv, y, logsumexp, scratch, NULL};
+  void *backward[] = {qkv, y, logsumexp, dy, dqkv, scratch, NULL};
+  if (a->has_documents) {
+    insert_operand(forward, 5, 1, documents);
+    insert_operand(backward, 7, 4, documents);
+  }
+  uint32_t more = a->has_documents;
+  ull__launch_frame forward_frame = {forward, 4 + more, a},
+                    backward_frame = {backward, 6 + more, a};
   assert_int_equal(attention[isa](&forward_frame), ULL_OK);
   assert_int_equal(attention_backward[isa](&backward_frame), ULL_OK);
   assert_close(y, plain.y, elements, 5e-6, "y");
   assert_close(dqkv, plain.dqkv, 3 * elements, 4e-5, "dqkv");
+  free(documents);
   free(qkv);
   free(dy);
   free(y);
@@ -358,8 +397,12 @@ static void check_attention(ull__isa isa, const ull__attention *a) {
 static void test_attention(void **state) {
   (void)state;
   static const ull__attention cases[] = {
-      {2, 5, 2, 4, true, 0.5f},      {1, 1, 1, 8, true, 0.3f},    {1, 50, 3, 16, false, 0.25f},
-      {1, 200, 2, 64, true, 0.125f}, {1, 531, 1, 20, true, 0.2f}, {1, 530, 1, 80, false, 0.1f},
+      {2, 5, 2, 4, true, 0.5f, false},     {1, 1, 1, 8, true, 0.3f, false},
+      {1, 50, 3, 16, false, 0.25f, false}, {1, 200, 2, 64, true, 0.125f, false},
+      {1, 531, 1, 20, true, 0.2f, false},  {1, 530, 1, 80, false, 0.1f, false},
+      {2, 5, 2, 4, true, 0.5f, true},      {1, 1, 1, 8, true, 0.3f, true},
+      {1, 50, 3, 16, false, 0.25f, true},  {2, 200, 2, 64, true, 0.125f, true},
+      {1, 1131, 1, 20, true, 0.2f, true},  {1, 1130, 1, 40, false, 0.1f, true},
   };
   EACH_ISA(isa) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_attention(isa, &cases[i]);

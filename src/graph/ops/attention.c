@@ -1,4 +1,7 @@
-/* Multi-head self-attention over packed rows q|k|v, and softmax. */
+/* Multi-head self-attention over packed rows q|k|v, and softmax.
+ *
+ * Attention takes one more input where sequences are joined from several documents: int64 [B, T]
+ * numbers. A run of equal numbers is a document, and rows attend within their own alone. */
 #include <math.h>
 
 #include "graph/ops/ops.h"
@@ -28,9 +31,20 @@ static ull_status read_qkv(const ull__inference *inference, ull__shape *y, ull__
   return ULL_OK;
 }
 
+/* The optional input `i`: a number for each row of qkv. */
+static ull_status check_documents(const ull__inference *inference, uint32_t i) {
+  const ull__shape *documents = ull__infer_shape(inference, i);
+  if (documents == NULL) return ULL_OK;
+  ULL__TRY(ull__infer_ids(inference, i));
+  const ull__shape rows = ull__leading_shape(ull__infer_shape(inference, 0), 2);
+  if (ull__shape_equal(documents, &rows)) return ULL_OK;
+  return ull__infer_invalid(inference, "not one document number for each row");
+}
+
 static ull_status infer_attention(ull__inference *inference) {
   ULL__TRY(ull__infer_floats(inference, 1));
-  return read_qkv(inference, &inference->shapes[0], &inference->shapes[1]);
+  ULL__TRY(read_qkv(inference, &inference->shapes[0], &inference->shapes[1]));
+  return check_documents(inference, 1);
 }
 
 static ull_status infer_attention_backward(ull__inference *inference) {
@@ -43,7 +57,7 @@ static ull_status infer_attention_backward(ull__inference *inference) {
     return ull__infer_invalid(inference, "inputs that are not of one attention");
   }
   ull__infer_like(inference, 0, 0);
-  return ULL_OK;
+  return check_documents(inference, 4);
 }
 
 static ull_status attention_gradient(ull__gradients *gradients, const ull__node *node) {
@@ -51,10 +65,12 @@ static ull_status attention_gradient(ull__gradients *gradients, const ull__node 
   if (!ull__gradients_wanted(gradients, node->inputs[0]) || dy == ULL__NONE) return ULL_OK;
   ull__attribute_setting settings[ULL__MAX_ATTRIBUTES];
   const uint32_t count = ull__node_settings(node, settings);
-  const ull__value_id inputs[] = {node->inputs[0], node->outputs[0], node->outputs[1], dy};
+  const ull__value_id documents = node->input_count > 1 ? node->inputs[1] : ULL__NONE;
+  const ull__value_id inputs[] = {node->inputs[0], node->outputs[0], node->outputs[1], dy,
+                                  documents};
   ull__value_id dqkv;
-  ULL__TRY(ull__gradients_emit(gradients, node, "attention_backward", "grad_input", inputs, 4,
-                               settings, count, &dqkv));
+  ULL__TRY(ull__gradients_emit(gradients, node, "attention_backward", "grad_input", inputs,
+                               documents == ULL__NONE ? 4 : 5, settings, count, &dqkv));
   return ull__gradients_add(gradients, node->inputs[0], dqkv);
 }
 
@@ -99,7 +115,7 @@ static ull__cost softmax_cost(const ull__graph *graph, const ull__node *node) {
 const ull__operator ull__ops_attention[] = {
     {.name = "attention",
      .min_inputs = 1,
-     .max_inputs = 1,
+     .max_inputs = 2,
      .outputs = 2,
      .batch_rule = ULL__BATCH_PER_SAMPLE,
      .attributes = attention_attributes,
@@ -108,7 +124,7 @@ const ull__operator ull__ops_attention[] = {
      .cost = attention_cost},
     {.name = "attention_backward",
      .min_inputs = 4,
-     .max_inputs = 4,
+     .max_inputs = 5,
      .outputs = 1,
      .batch_rule = ULL__BATCH_PER_SAMPLE,
      .attributes = attention_attributes,

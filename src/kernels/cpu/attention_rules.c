@@ -1,4 +1,4 @@
-/* Attention on plain packed rows of q, k and v. */
+/* Attention on plain packed rows of q, k and v; document numbers as an operand where there are. */
 #include "kernels/cpu/loops/attention.h"
 
 #include <math.h>
@@ -12,12 +12,14 @@ ULL__LOOP(attention_backward)
 /* Fraction of the rate of large matrix products; the exponentials are counted in. */
 #define ATTENTION_EFFICIENCY 0.5
 
-static ull__attention describe(const ull__lowering_query *query) {
+/* `documents` is the index of the optional input. */
+static ull__attention describe(const ull__lowering_query *query, uint32_t documents) {
   const ull__shape *qkv = ull__rules_input(query, 0);
   ull__attention a = {.batch = ull__rules_dim(qkv, 0),
                       .time = ull__rules_dim(qkv, 1),
                       .heads = ull__node_int(query->node, "heads"),
-                      .causal = ull__node_int(query->node, "causal") != 0};
+                      .causal = ull__node_int(query->node, "causal") != 0,
+                      .has_documents = query->node->input_count > documents};
   double scale = ull__node_real(query->node, "scale");
   a.size = ull__rules_dim(qkv, 2) / (3 * a.heads);
   a.scale = (float)(scale != 0 ? scale : 1 / sqrt((double)a.size));
@@ -40,7 +42,7 @@ static void finish_attention(ull__cpu *cpu, const ull__attention *a, double prod
 static ull_status choose_attention(ull__cpu *cpu, const ull__lowering_query *query,
                                    ull__lowering_choice *choice) {
   if (!ull__rules_float32(query)) return ULL_OK;
-  ull__attention a = describe(query);
+  ull__attention a = describe(query, 1);
   ULL__TRY(ull__rules_plain_loop(cpu, query, choice, "attention", attention_entries, &a, sizeof a));
   finish_attention(cpu, &a, 2, ull__attention_scratch_floats(&a), choice);
   return ULL_OK;
@@ -49,7 +51,7 @@ static ull_status choose_attention(ull__cpu *cpu, const ull__lowering_query *que
 static ull_status choose_attention_backward(ull__cpu *cpu, const ull__lowering_query *query,
                                             ull__lowering_choice *choice) {
   if (!ull__rules_float32(query)) return ULL_OK;
-  ull__attention a = describe(query);
+  ull__attention a = describe(query, 4);
   ULL__TRY(ull__rules_plain_loop(cpu, query, choice, "attention", attention_backward_entries, &a,
                                  sizeof a));
   finish_attention(cpu, &a, 5, ull__attention_backward_scratch_floats(&a), choice);

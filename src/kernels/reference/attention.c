@@ -1,4 +1,5 @@
-/* Multi-head attention over packed rows q|k|v, and softmax. */
+/* Multi-head attention over packed rows q|k|v, within documents where there are their numbers, and
+ * softmax. */
 #include <math.h>
 #include <string.h>
 
@@ -10,9 +11,11 @@ typedef struct attention {
   int64_t batch, length, width, heads, head_width;
   bool causal;
   double scale;
+  const ull__tensor *documents; /* NULL: every sample is one */
 } attention;
 
-static attention read_attention(const ull__reference_call *call) {
+/* `documents` is the index of the optional input. */
+static attention read_attention(const ull__reference_call *call, uint32_t documents) {
   const ull__tensor *qkv = &call->inputs[0];
   attention a = {.qkv = qkv,
                  .batch = qkv->dims[0],
@@ -23,6 +26,7 @@ static attention read_attention(const ull__reference_call *call) {
                  .scale = ull__node_real(&call->node, "scale")};
   a.head_width = a.width / a.heads;
   if (a.scale == 0) a.scale = 1 / sqrt((double)a.head_width);
+  if (call->inputs[documents].data != NULL) a.documents = &call->inputs[documents];
   return a;
 }
 
@@ -38,8 +42,18 @@ static int64_t unpacked(const attention *a, int64_t n, int64_t t, int64_t h, int
   return (n * a->length + t) * a->width + h * a->head_width + e;
 }
 
+/* Whether rows t and s of a sample are of one document: a run of equal numbers. */
+static bool is_one_document(const attention *a, int64_t n, int64_t t, int64_t s) {
+  if (a->documents == NULL) return true;
+  const int64_t first = n * a->length + (s < t ? s : t), last = n * a->length + (s < t ? t : s);
+  for (int64_t row = first + 1; row <= last; row++) {
+    if (ull__get_int(a->documents, row) != ull__get_int(a->documents, first)) return false;
+  }
+  return true;
+}
+
 static double score(const attention *a, int64_t n, int64_t h, int64_t t, int64_t s) {
-  if (a->causal && s > t) return -INFINITY;
+  if ((a->causal && s > t) || !is_one_document(a, n, t, s)) return -INFINITY;
   double sum = 0;
   for (int64_t e = 0; e < a->head_width; e++) {
     sum += ull__get(a->qkv, packed(a, n, t, Q, h, e)) * ull__get(a->qkv, packed(a, n, s, K, h, e));
@@ -68,7 +82,7 @@ static void attend(const attention *a, const ull__reference_call *call, int64_t 
 }
 
 static ull_status run_attention(const ull__reference_call *call) {
-  const attention a = read_attention(call);
+  const attention a = read_attention(call, 1);
   for (int64_t n = 0; n < a.batch; n++) {
     for (int64_t h = 0; h < a.heads; h++) {
       for (int64_t t = 0; t < a.length; t++) attend(&a, call, n, h, t);
@@ -106,7 +120,7 @@ static void attend_backward(const attention *a, const ull__reference_call *call,
 }
 
 static ull_status run_attention_backward(const ull__reference_call *call) {
-  const attention a = read_attention(call);
+  const attention a = read_attention(call, 4);
   const ull__tensor *out = &call->outputs[0];
   double *dqkv = ull__alloc((size_t)out->count, sizeof *dqkv);
   if (dqkv == NULL) return ULL_ERROR_OUT_OF_MEMORY;

@@ -4,8 +4,10 @@
  * sums over keys are then element-wise over queries, and the weights are at once a panel of B for
  * the product with the values. Keys go by in tiles of ULL__ATTENTION_KEYS with a running maximum
  * and sum (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; Dao et al.,
- * "FlashAttention", 2022). Keys after the panel's last query are skipped where attention is causal.
- */
+ * "FlashAttention", 2022). Keys after the panel's last query are skipped where attention is causal,
+ * and keys before its first query's document where there are documents. */
+#include <float.h>
+
 #include "base/error.h"
 #include "kernels/cpu/loops/attention_panels.h"
 
@@ -17,7 +19,8 @@ typedef struct head {
   const float *q; /* k and v follow, heads * size apart */
   float *y, *logsumexp;
   int64_t stride, width; /* rows of qkv, rows of y */
-  float *keys, *values;  /* packed: rows of keys, columns of values */
+  runs documents;
+  float *keys, *values; /* packed: rows of keys, columns of values */
   float *queries, *weights, *output;
 } head;
 
@@ -26,8 +29,22 @@ typedef struct running {
   vfloat top[PANEL_VECTORS], sum[PANEL_VECTORS];
 } running;
 
-/* Scores of keys [key, key + count) and the panel of queries from `query`. */
-INLINE void find_scores(const head *h, int64_t query, int64_t key, int64_t count, int vectors) {
+/* Scores of keys of other documents become -inf. */
+INLINE void hide_documents(const head *h, int64_t query, int64_t queries, int64_t key,
+                           int64_t count, int vectors) {
+  for (int64_t at = 0; at < count; at++) {
+    if (is_one_document(&h->documents, query, queries, key + at)) continue;
+    for (int j = 0; j < vectors; j++) {
+      float *score = h->weights + at * PANEL_COLUMNS + j * LANES;
+      vint shared = shares_document(&h->documents, key + at, query, j);
+      store(score, choose(shared, load(score), splat(-INFINITY)));
+    }
+  }
+}
+
+/* Scores of keys [key, key + count) and the panel of `queries` queries from `query`. */
+INLINE void find_scores(const head *h, int64_t query, int64_t queries, int64_t key, int64_t count,
+                        int vectors) {
   int64_t size = h->a->size;
   for (int64_t at = 0; at < count; at += PANEL_ROWS) {
     panel_sums sums;
@@ -39,6 +56,7 @@ INLINE void find_scores(const head *h, int64_t query, int64_t key, int64_t count
       }
     }
   }
+  if (h->documents.first) hide_documents(h, query, queries, key, count, vectors);
   if (!h->a->causal) return;
   for (int64_t at = larger(query - key, 0); at < count; at++) {
     for (int j = 0; j < vectors; j++) {
@@ -117,17 +135,19 @@ INLINE void finish_queries(const head *h, int64_t query, int64_t count, int vect
 
 INLINE void attend(const head *h, int64_t query, int64_t count, int vectors) {
   const ull__attention *a = h->a;
-  int64_t keys = a->causal ? query + count : a->time;
+  int64_t end = end_of_keys(a, &h->documents, query, count);
+  /* A query may see no key of its first tile: a finite top keeps its weights at exp(-inf). */
+  vfloat least = splat(h->documents.first ? -FLT_MAX : -INFINITY);
   running r;
   for (int j = 0; j < vectors; j++) {
-    r.top[j] = splat(-INFINITY);
+    r.top[j] = least;
     r.sum[j] = (vfloat){0};
   }
   memset(h->output, 0, (size_t)(round_rows(a->size) * PANEL_COLUMNS) * sizeof *h->output);
-  for (int64_t key = 0; key < keys; key += ULL__ATTENTION_KEYS) {
-    int64_t tile = smaller(ULL__ATTENTION_KEYS, keys - key);
+  for (int64_t key = first_key(&h->documents, query); key < end; key += ULL__ATTENTION_KEYS) {
+    int64_t tile = smaller(ULL__ATTENTION_KEYS, end - key);
     vfloat factor[PANEL_VECTORS];
-    find_scores(h, query, key, tile, vectors);
+    find_scores(h, query, count, key, tile, vectors);
     find_weights(h, tile, vectors, &r, factor);
     add_values(h, key, tile, vectors, factor);
   }
@@ -174,8 +194,10 @@ static void run_head(const head *h) {
 
 ull_status ULL__ISA_NAME(ull__attention)(const ull__launch_frame *launch) {
   const ull__attention *a = launch->constants;
+  void *const *outputs = launch->operands + (a->has_documents ? 2 : 1);
   const float *qkv = launch->operands[0];
-  float *y = launch->operands[1], *logsumexp = launch->operands[2], *scratch = launch->operands[3];
+  const int64_t *documents = a->has_documents ? launch->operands[1] : NULL;
+  float *y = outputs[0], *logsumexp = outputs[1], *scratch = outputs[2];
   int64_t width = a->heads * a->size;
   PARALLEL_FOR(a->batch * a->heads > 1)
   for (int64_t task = 0; task < a->batch * a->heads; task++) {
@@ -192,6 +214,8 @@ ull_status ULL__ISA_NAME(ull__attention)(const ull__launch_frame *launch) {
     h.weights = h.values + packed;
     h.queries = h.weights + ULL__ATTENTION_KEYS * PANEL_COLUMNS;
     h.output = h.queries + a->size * PANEL_COLUMNS;
+    h.documents = find_runs(a, documents ? documents + row : NULL,
+                            h.output + round_rows(a->size) * PANEL_COLUMNS);
     run_head(&h);
   }
   return ULL_OK;

@@ -26,6 +26,8 @@ typedef struct head {
   float *weights, *slopes; /* tiles of P and dS */
   float *shifts, *deltas;  /* logsumexp and rowsum(dY Y) of the block's queries */
   float *dq_sums;          /* dQ^T, [panel][d][PANEL_COLUMNS] */
+  float *run_room;
+  runs documents;
 } head;
 
 /* The queries of a block and the keys of a tile. */
@@ -90,6 +92,7 @@ INLINE void find_strip(const head *h, const tile *t, int64_t p, int64_t at, int 
   float *weights = h->weights + (p * KEYS + at) * PANEL_COLUMNS;
   float *slopes = h->slopes + (p * KEYS + at) * PANEL_COLUMNS;
   bool masked = h->a->causal && key + PANEL_ROWS > query;
+  bool mixed = h->documents.first != NULL;
   panel_sums sums;
   clear_sums(sums, vectors);
   multiply_panels(size, h->keys + key * size, 1, PANEL_ROWS, h->queries + p * PANEL_COLUMNS * size,
@@ -99,6 +102,9 @@ INLINE void find_strip(const head *h, const tile *t, int64_t p, int64_t at, int 
       vfloat shift = load(h->shifts + p * PANEL_COLUMNS + j * LANES);
       vfloat weight = element_exp(sums[i][j] - shift);
       if (masked) weight = choose(sees(key + i, query, j), weight, (vfloat){0});
+      if (mixed) {
+        weight = choose(shares_document(&h->documents, key + i, query, j), weight, (vfloat){0});
+      }
       store(weights + i * PANEL_COLUMNS + j * LANES, weight);
     }
   }
@@ -198,10 +204,11 @@ static void add_rows(const head *h, const tile *t, int64_t first_panel, int64_t 
 
 static void run_block(const head *h, int64_t query, int64_t count) {
   const ull__attention *a = h->a;
-  int64_t panels = divide_up(count, PANEL_COLUMNS), end = a->causal ? query + count : a->time;
+  int64_t panels = divide_up(count, PANEL_COLUMNS);
+  int64_t end = end_of_keys(a, &h->documents, query, count);
   pack_block(h, query, count);
   memset(h->dq_sums, 0, (size_t)(PANELS * panel_size(h)) * sizeof *h->dq_sums);
-  for (int64_t key = 0; key < end; key += KEYS) {
+  for (int64_t key = first_key(&h->documents, query); key < end; key += KEYS) {
     tile t = {query, count, key, smaller(KEYS, end - key)};
     int64_t hidden = a->causal ? larger(key - query, 0) / PANEL_COLUMNS : 0;
     find_tile(h, &t, hidden, panels);
@@ -236,10 +243,21 @@ static void divide_scratch(head *h, float *scratch) {
   int64_t across = divide_up(size, PANEL_COLUMNS) * PANEL_COLUMNS * QUERIES;
   float **const parts[] = {&h->keys,      &h->values,     &h->key_columns,   &h->queries,
                            &h->gradients, &h->query_rows, &h->gradient_rows, &h->weights,
-                           &h->slopes,    &h->shifts,     &h->deltas,        &h->dq_sums};
-  const int64_t floats[] = {packed,         packed,  packed,  QUERIES * size,
-                            QUERIES * size, across,  across,  KEYS * QUERIES,
-                            KEYS * QUERIES, QUERIES, QUERIES, PANELS * panel_size(h)};
+                           &h->slopes,    &h->shifts,     &h->deltas,        &h->dq_sums,
+                           &h->run_room};
+  const int64_t floats[] = {packed,
+                            packed,
+                            packed,
+                            QUERIES * size,
+                            QUERIES * size,
+                            across,
+                            across,
+                            KEYS * QUERIES,
+                            KEYS * QUERIES,
+                            QUERIES,
+                            QUERIES,
+                            PANELS * panel_size(h),
+                            0};
   for (size_t i = 0; i < sizeof floats / sizeof *floats; i++) {
     *parts[i] = scratch;
     scratch += floats[i];
@@ -250,7 +268,9 @@ ull_status ULL__ISA_NAME(ull__attention_backward)(const ull__launch_frame *launc
   const ull__attention *a = launch->constants;
   const float *qkv = launch->operands[0], *y = launch->operands[1];
   const float *logsumexp = launch->operands[2], *dy = launch->operands[3];
-  float *dqkv = launch->operands[4], *scratch = launch->operands[5];
+  const int64_t *documents = a->has_documents ? launch->operands[4] : NULL;
+  void *const *outputs = launch->operands + (a->has_documents ? 5 : 4);
+  float *dqkv = outputs[0], *scratch = outputs[1];
   int64_t width = a->heads * a->size;
   PARALLEL_FOR(a->batch * a->heads > 1)
   for (int64_t task = 0; task < a->batch * a->heads; task++) {
@@ -264,6 +284,7 @@ ull_status ULL__ISA_NAME(ull__attention_backward)(const ull__launch_frame *launc
               .stride = 3 * width,
               .width = width};
     divide_scratch(&h, scratch + THREAD_INDEX() * ull__attention_backward_scratch_floats(a));
+    h.documents = find_runs(a, documents ? documents + row : NULL, h.run_room);
     run_head(&h);
   }
   return ULL_OK;

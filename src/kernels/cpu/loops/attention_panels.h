@@ -42,4 +42,51 @@ INLINE vint sees(int64_t key, int64_t query, int v) {
   return (vint)(index >= (int32_t)larger(smaller(key - query, 1 << 20), -1));
 }
 
+/* Where the document of each row begins and ends: rows of the sample, PANEL_COLUMNS more than there
+ * are. NULL where every sample is one document. */
+typedef struct runs {
+  const int32_t *first, *end;
+} runs;
+
+/* Fills `room`, of ull__attention_run_floats, from the numbers of one sample; rows past the last
+ * belong to its document. */
+INLINE runs find_runs(const ull__attention *a, const int64_t *documents, float *room) {
+  int32_t *first = (int32_t *)(void *)room, *end = first + a->time + PANEL_COLUMNS;
+  int32_t time = (int32_t)a->time, padded = time + PANEL_COLUMNS;
+  if (documents == NULL) return (runs){NULL, NULL};
+  for (int32_t row = 0; row < padded; row++) {
+    bool begins = row == 0 || (row < time && documents[row] != documents[row - 1]);
+    first[row] = begins ? row : first[row - 1];
+  }
+  for (int32_t row = padded; row-- > 0;) {
+    bool ends = row >= time - 1 || first[row + 1] != first[row];
+    end[row] = row >= time ? time : ends ? row + 1 : end[row + 1];
+  }
+  return (runs){first, end};
+}
+
+/* Keys that queries [query, query + count) may see, the first rounded down to a whole panel. */
+INLINE int64_t first_key(const runs *r, int64_t query) {
+  return r->first ? r->first[query] / PANEL_ROWS * PANEL_ROWS : 0;
+}
+
+INLINE int64_t end_of_keys(const ull__attention *a, const runs *r, int64_t query, int64_t count) {
+  if (a->causal) return query + count;
+  return r->first ? r->end[query + count - 1] : a->time;
+}
+
+/* Whether a panel of queries from `query`, `count` of them real, is of the document of `key`
+ * throughout. */
+INLINE bool is_one_document(const runs *r, int64_t query, int64_t count, int64_t key) {
+  return !r->first || (key >= r->first[query + count - 1] && key < r->end[query]);
+}
+
+/* Lanes of vector v of a panel of queries from `query` whose document holds `key`. */
+INLINE vint shares_document(const runs *r, int64_t key, int64_t query, int v) {
+  vint first, end;
+  memcpy(&first, r->first + query + v * LANES, sizeof first);
+  memcpy(&end, r->end + query + v * LANES, sizeof end);
+  return (vint)(first <= (int32_t)key) & (vint)(end > (int32_t)key);
+}
+
 #endif
