@@ -17,6 +17,7 @@ endif()
 # Compute teams that wait without spinning: many programs share few cores here.
 set(test_environment "OMP_WAIT_POLICY=passive" "GOMP_SPINCOUNT=2000" "ULLAGE_BINARY=${CMAKE_BINARY_DIR}/ullage"
   "ULLAGE_SOURCE_DIR=${CMAKE_SOURCE_DIR}" "ULLAGE_BUILD_DIR=${CMAKE_BINARY_DIR}"
+  "XDG_CACHE_HOME=${CMAKE_BINARY_DIR}/cache"
   "ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:allocator_may_return_null=1"
   "LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/support/leaks.supp:print_suppressions=0"
   "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/support/races.supp:second_deadlock_stack=1"

@@ -122,7 +122,15 @@ typedef struct ull_source_options {
 /* Training split, no held out part, no limit, verification on. */
 ull_source_options ull_source_options_default(void);
 
-/* Opens SRC: `idx:DIR` (train-* for training, t10k-* for evaluation; plain or .gz; arrays `image`
+/* Opens SRC (docs/data.md has all of it):
+ *
+ * A folder. Its sub-folders are classes, numbered in the order of their names' bytes, all pictures
+ * below them their samples: arrays `image` and `label` int64. `train/` and `val/` (or `valid/`,
+ * `validation/`, `test/`) divide it where present; classes of `val/` are numbered as those of
+ * `train/`. `images/` beside `masks/` are pairs of the same name: arrays `image` and `mask`. With
+ * pictures alone there is `image` and nothing else. Nothing but names is read before it is needed.
+ *
+ * `idx:DIR` (train-* for training, t10k-* for evaluation; plain or .gz; arrays `image`
  * [1, H, W] uint8 and `label` uint8), `npz:FILE`, `npy:DIR` (arrays with a common first dimension,
  * C order, little endian float16/32/64, uint8, int32, int64, bool), `synthetic`. The source is the
  * caller's; close it after every loader over it.
@@ -161,6 +169,16 @@ uint64_t ull_source_resident_bytes(const ull_source *source);
 /* Samples come in one order always: `synthetic` is one fixed batch, which is neither shuffled nor
  * augmented. */
 bool ull_source_is_fixed(const ull_source *source);
+
+/* Whether the same text opens other samples with ULL_SPLIT_EVAL, without val_split. */
+bool ull_source_has_evaluation(const ull_source *source);
+
+/* Classes that have names (folders, names in a CSV); 0 where labels are numbers alone. */
+uint64_t ull_source_class_count(const ull_source *source);
+
+/* The name of a class, or its number where it has none. Any bytes but 0. Returns `buffer`. */
+const char *ull_source_class_name(const ull_source *source, uint64_t number, char *buffer,
+                                  size_t buffer_bytes);
 
 /* Copies one array of one sample to `bytes` (at least sample_bytes) and says what the sample is
  * like; `verdict` may be NULL. Thread safe. A failure has its verdict as well. */
@@ -330,16 +348,11 @@ uint64_t ull_loader_bound_total(const ull_loader_bound *bound);
 const char *ull_loader_bound_describe(const ull_loader_bound *bound, char *buffer,
                                       size_t buffer_bytes);
 
-/* Makes the block and the decoders fit into budget_bytes: divides what two slots leave over between
- * the region for large pictures (which never depends on the number of threads) and threads; then
- * lowers `prefetch` to 2, memory and number of threads as far as needed. ULL_ERROR_DOES_NOT_FIT
- * with the smallest bytes that would do where two slots and one worker are too much; the options
- * are then unchanged. */
+/* Makes the block and the decoders fit into budget_bytes: a quarter of it is the region for large
+ * pictures, whatever the number of threads; then lowers `prefetch` to 2, memory and number of
+ * threads as far as needed. ULL_ERROR_DOES_NOT_FIT with the smallest budget that would do where two
+ * slots and one worker are too much; the options are then unchanged. */
 ull_status ull_loader_fit(ull_loader_options *options, uint64_t budget_bytes);
-
-/* The budget that a loader gets where nothing is said: room for the slots asked for, with threads
- * and region at their defaults. */
-ull_status ull_loader_default_budget(const ull_loader_options *options, uint64_t *budget_bytes);
 
 /* Workers and slots that suit source, batch size and usable cores, where the user said nothing. */
 int ull_loader_suggest_workers(const ull_source *source);

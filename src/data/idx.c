@@ -215,6 +215,7 @@ static ull_status open_idx(ull_source *source, const char *folder,
                            const ull_source_options *options) {
   idx_header images, labels;
   ULL__TRY(ull__stored_create(source));
+  source->has_evaluation = true;
   ULL__TRY(load_part(source, folder, options, false, &images));
   int64_t shape[3] = {1, (int64_t)images.extents[1], (int64_t)images.extents[2]};
   ULL__TRY(ull__source_add_array(source, "image", ULL_UINT8, 3, shape));

@@ -3,7 +3,9 @@
 #include "data/record.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -29,6 +31,37 @@ ull_status ull__record_read(const ull__record *record, uint64_t at, void *to, si
     }
     *got += (size_t)count;
   }
+  return ULL_OK;
+}
+
+static ull_status cannot_open(const ull__record *record, int error) {
+  if (error == EMFILE || error == ENFILE || error == ENOMEM) {
+    ULL__FAIL(ULL_ERROR_OUT_OF_MEMORY, "%s: cannot be opened: %s", record->path, strerror(error));
+    ull__error_holder("%s", record->path);
+    return ull__error_change("allow more open files (ulimit -n), or use fewer --workers");
+  }
+  bool absent = error == ENOENT || error == ENOTDIR || error == ELOOP || error == ENAMETOOLONG;
+  ULL__FAIL(absent ? ULL_ERROR_DATA : ULL_ERROR_IO, "%s: cannot be opened: %s", record->path,
+            strerror(error));
+  return ull__error_holder("%s", record->path);
+}
+
+ull_status ull__record_open_file(ull__record *record, int folder, const char *name) {
+  int descriptor = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (descriptor < 0) return cannot_open(record, errno);
+  struct stat about;
+  int error = fstat(descriptor, &about) != 0 ? errno : 0;
+  if (error != 0 || !S_ISREG(about.st_mode)) {
+    close(descriptor);
+    if (error != 0) return cannot_open(record, error);
+    ULL__FAIL(ULL_ERROR_DATA, "%s: is not a regular file", record->path);
+    return ull__error_holder("%s", record->path);
+  }
+  record->memory = NULL;
+  record->descriptor = descriptor;
+  record->owns_descriptor = true;
+  record->offset = 0;
+  record->bytes = (uint64_t)about.st_size;
   return ULL_OK;
 }
 

@@ -79,9 +79,10 @@ static ull_status scan_range(const ull_source *source, size_t array, range_scan 
   const ull_array_info *info = ull_source_array(source, array);
   if (info == NULL)
     return ULL__FAIL(ULL_ERROR_INVALID, "%s: there is no array %zu", source->text, array);
-  if (!is_integer(info->dtype)) {
+  if (!is_integer(info->dtype) || info->content != ULL_CONTENT_ELEMENTS) {
     ULL__FAIL(ULL_ERROR_MISMATCH, "%s: array '%s' is %s; integers are needed", source->text,
-              info->name, ull_dtype_name(info->dtype));
+              info->name,
+              info->content != ULL_CONTENT_ELEMENTS ? "pictures" : ull_dtype_name(info->dtype));
     return ull__error_holder("array '%s'", info->name);
   }
   scan->info = info;

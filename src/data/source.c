@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "base/checked.h"
@@ -38,11 +39,11 @@ ull_source_options ull_source_options_default(void) {
 }
 
 static ull_status unknown_kind(const char *text) {
-  char list[320] = "";
-  size_t used = 0;
+  char list[320] = "a folder";
+  size_t used = strlen(list);
   for (size_t i = 0; i < KIND_COUNT && used < sizeof list; i++) {
-    used += (size_t)snprintf(list + used, sizeof list - used, "%s%s%s%s", i ? ", " : "",
-                             kinds[i]->scheme, kinds[i]->argument ? ":" : "",
+    used += (size_t)snprintf(list + used, sizeof list - used, ", %s%s%s", kinds[i]->scheme,
+                             kinds[i]->argument ? ":" : "",
                              kinds[i]->argument ? kinds[i]->argument : "");
   }
   ULL__FAIL(ULL_ERROR_USAGE, "'%s' is not a data source", text);
@@ -50,6 +51,12 @@ static ull_status unknown_kind(const char *text) {
   return ull__error_change("use one of %s", list);
 }
 
+static bool is_folder(const char *text) {
+  struct stat about;
+  return stat(text, &about) == 0 && S_ISDIR(about.st_mode);
+}
+
+/* A scheme goes before a folder of that name: "./synthetic" is one. */
 static ull_status find_kind(const char *text, const ull__source_kind **kind,
                             const char **argument) {
   size_t length = strcspn(text, ":");
@@ -61,7 +68,10 @@ static ull_status find_kind(const char *text, const ull__source_kind **kind,
     *argument = rest;
     return ULL_OK;
   }
-  return unknown_kind(text);
+  if (!is_folder(text)) return unknown_kind(text);
+  *kind = &ull__source_folder;
+  *argument = text;
+  return ULL_OK;
 }
 
 static ull_status hold_out(ull_source *source, const ull_source_options *options) {
@@ -196,9 +206,46 @@ bool ull_source_is_fixed(const ull_source *source) {
   return source->fixed;
 }
 
+bool ull_source_has_evaluation(const ull_source *source) {
+  return source->has_evaluation;
+}
+
+uint64_t ull_source_class_count(const ull_source *source) {
+  return source->class_count;
+}
+
+const char *ull_source_class_name(const ull_source *source, uint64_t number, char *buffer,
+                                  size_t buffer_bytes) {
+  if (buffer_bytes == 0) return buffer;
+  snprintf(buffer, buffer_bytes, "%" PRIu64, number);
+  if (number < source->class_count && source->kind->name_class != NULL)
+    source->kind->name_class(source, number, buffer, buffer_bytes);
+  return buffer;
+}
+
+const char *ull_source_sample_name(const ull_source *source, uint64_t sample, char *buffer,
+                                   size_t buffer_bytes) {
+  if (buffer_bytes == 0) return buffer;
+  if (sample >= source->count) {
+    snprintf(buffer, buffer_bytes, "%s: no sample %" PRIu64, source->text, sample);
+    return buffer;
+  }
+  uint64_t stored = ull__source_stored_index(source, sample);
+  snprintf(buffer, buffer_bytes, "%s: sample %" PRIu64, source->text, stored);
+  if (source->kind->name_sample != NULL)
+    source->kind->name_sample(source, stored, buffer, buffer_bytes);
+  return buffer;
+}
+
 uint64_t ull__source_stored_index(const ull_source *source, uint64_t sample) {
   if (!source->has_held_order) return sample;
   return ull__permutation_at(&source->held_order, source->held_first + sample);
+}
+
+static ull_status not_elements(const ull_source *source, size_t array) {
+  ULL__FAIL(ULL_ERROR_MISMATCH, "%s: '%s' are encoded pictures; a loader decodes them",
+            source->text, source->arrays[array].name);
+  return ull__error_holder("array '%s'", source->arrays[array].name);
 }
 
 ull_status ull_source_read(const ull_source *source, uint64_t sample, size_t array, void *bytes,
@@ -208,6 +255,7 @@ ull_status ull_source_read(const ull_source *source, uint64_t sample, size_t arr
                      "%s: sample %" PRIu64 " of array %zu; there are %" PRIu64 " of %zu",
                      source->text, sample, array, source->count, source->array_count);
   }
+  if (source->arrays[array].content != ULL_CONTENT_ELEMENTS) return not_elements(source, array);
   uint64_t stored = ull__source_stored_index(source, sample);
   ull_status status = source->kind->read(source, stored, 1, array, bytes);
   if (verdict != NULL) *verdict = status == ULL_OK ? ULL_VERDICT_OK : ULL_VERDICT_UNREADABLE;

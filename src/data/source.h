@@ -31,6 +31,9 @@ typedef struct ull__source_kind {
   /* The path, or another name that a person recognises, of a stored sample; NULL: its number. */
   void (*name_sample)(const ull_source *source, uint64_t stored, char *buffer, size_t bytes);
 
+  /* The name of a class < class_count; NULL: classes have numbers alone. */
+  void (*name_class)(const ull_source *source, uint64_t number, char *buffer, size_t bytes);
+
   /* The stored sample at a position of an epoch's order, for kinds that cannot reach every sample
    * at the same price (compressed archives); NULL: a permutation of all. `key` is the epoch's. */
   uint64_t (*order)(const ull_source *source, uint64_t key, uint64_t position);
@@ -52,6 +55,8 @@ struct ull_source {
   bool has_held_order;
   ull__permutation held_order;
   bool fixed;
+  bool has_evaluation;  /* the text names a part for evaluation beside that for training */
+  uint64_t class_count; /* that have names; 0 where none have */
   size_t array_count;
   ull_array_info arrays[ULL_DATA_MAX_ARRAYS];
   char *names[ULL_DATA_MAX_ARRAYS]; /* owned; arrays[i].name */
@@ -86,5 +91,6 @@ extern const ull__source_kind ull__source_npz;
 extern const ull__source_kind ull__source_npy;
 extern const ull__source_kind ull__source_synthetic;
 extern const ull__source_kind ull__source_callback;
+extern const ull__source_kind ull__source_folder; /* its scheme is empty: a plain path */
 
 #endif
