@@ -94,6 +94,12 @@ typedef struct ull_array_info {
   int rank;
   int64_t shape[ULL_DATA_MAX_RANK];
   uint64_t sample_bytes;
+  bool has_range; /* integers: every element lies in [minimum, maximum], which the source looks at
+                     whenever it reads a sample, or is `ignored` */
+  int64_t minimum, maximum;
+  bool
+      has_ignored; /* `ignored` stands where there is no target: a token that the loss leaves out */
+  int64_t ignored;
 } ull_array_info;
 
 /* One array of the `synthetic` source. Floating point: standard normal. Integers and bool: uniform
@@ -117,6 +123,10 @@ typedef struct ull_source_options {
   const ull_synthetic_array *synthetic; /* borrowed for the call; needed by `synthetic` alone */
   size_t synthetic_count;
   uint64_t synthetic_samples; /* usually the batch size: one fixed batch */
+  int64_t sequence;           /* tokens of a sample of `text` and `tokens`; 0 = what SRC says */
+  bool pack;                  /* join short documents into full sequences, as pack=1 in SRC does */
+  const char *tokenizer; /* `text`: "bytes" or the path of a tokenizer.json; NULL = what SRC says,
+                            else bytes; borrowed for the call */
 } ull_source_options;
 
 /* Training split, no held out part, no limit, verification on. */
@@ -161,6 +171,10 @@ ull_status ull_source_choose_array(const ull_source *source, const char *name, u
 
 /* The SRC text it was opened with. */
 const char *ull_source_text(const ull_source *source);
+
+/* What a person should know about how samples were made, in a line ("12 documents packed into 3
+ * sequences of 64, 1.2 % padding"); "" where there is nothing. Borrowed until close. */
+const char *ull_source_note(const ull_source *source);
 
 /* Bytes that the source holds in memory for as long as it is open (what had to be decompressed, and
  * its tables). */

@@ -179,7 +179,9 @@ const ull__option ull__options[] = {
     TEXT("normalize", "auto|none|MEAN:STD", "auto", DATA, WITH_LOADER, "subtract MEAN and divide "
          "by STD, one number or one a channel with commas; auto: from the source",
          .words = "auto|none", .check = is_mean_and_deviation),
-    FLAG("pack", DATA, TRAINING, "join short texts into full sequences"),
+    FLAG("pack", DATA, WITH_DATA, "join short texts into full sequences"),
+    TEXT("tokenizer", "FILE|bytes", NULL, DATA, WITH_DATA, "tokenizer.json for text:FILE; by "
+         "default its bytes are the tokens"),
     INTEGER("workers", "N", 1, 1024, NULL, DATA, WITH_DATA, "loader threads; by default as many "
             "as the step needs"),
     TEXT("workers", "N|1,2,4", NULL, DATA, BIT(DATA), "loader threads; several numbers are "

@@ -58,6 +58,22 @@ static ull_status out_of_range(const range_scan *scan, uint64_t sample, int64_t 
   return ull__error_change("give the model as many classes as the data has, or mend the data");
 }
 
+/* What a source promises of every sample it reads is not looked for. */
+static ull_status judge_stated_range(range_scan *scan) {
+  const ull_array_info *info = scan->info;
+  scan->minimum = info->minimum;
+  scan->maximum = info->maximum;
+  if (info->minimum >= scan->allowed_minimum && info->maximum <= scan->allowed_maximum)
+    return ULL_OK;
+  ULL__FAIL(ULL_ERROR_DATA,
+            "%s: %s is from %" PRId64 " to %" PRId64 ", the model takes %" PRId64 " to %" PRId64,
+            scan->text, info->name, info->minimum, info->maximum, scan->allowed_minimum,
+            scan->allowed_maximum);
+  ull__error_holder("array '%s'", info->name);
+  return ull__error_change("a model for %" PRId64 " different numbers, such as vocab=%" PRId64,
+                           info->maximum + 1, info->maximum + 1);
+}
+
 static ull_status visit_range(void *context, uint64_t first, uint64_t count, const void *bytes) {
   range_scan *scan = context;
   for (uint64_t i = 0; i < count * scan->sample_elements; i++) {
@@ -90,6 +106,7 @@ static ull_status scan_range(const ull_source *source, size_t array, range_scan 
   scan->sample_elements = info->sample_bytes / ull_dtype_bytes(info->dtype);
   scan->minimum = INT64_MAX;
   scan->maximum = INT64_MIN;
+  if (info->has_range) return judge_stated_range(scan);
   return ull__source_scan(source, array, visit_range, scan);
 }
 

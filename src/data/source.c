@@ -198,6 +198,10 @@ const char *ull_source_text(const ull_source *source) {
   return source->text;
 }
 
+const char *ull_source_note(const ull_source *source) {
+  return source->note;
+}
+
 uint64_t ull_source_resident_bytes(const ull_source *source) {
   return source->resident_bytes;
 }

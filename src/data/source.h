@@ -61,6 +61,7 @@ struct ull_source {
   ull_array_info arrays[ULL_DATA_MAX_ARRAYS];
   char *names[ULL_DATA_MAX_ARRAYS]; /* owned; arrays[i].name */
   uint64_t resident_bytes;
+  char note[192]; /* for ull_source_note */
   void *state;
 };
 

@@ -31,6 +31,8 @@ typedef struct ull__model_input {
   ull_dtype dtype;
   ull__shape shape; /* batched */
   int64_t upper;    /* classes or vocabulary; 0 for floating-point inputs */
+  bool has_ignored; /* `ignored` is allowed as well: a target that counts for nothing */
+  int64_t ignored;
   bool is_target;
   bool is_image; /* [B, C, H, W], to be augmented and normalised */
 } ull__model_input;

@@ -21,6 +21,24 @@ static const char *array_named_by_flags(const ull_config *config, const ull__mod
   return input->is_target ? ull_config_text(config, "target") : NULL;
 }
 
+static ull_status refuse_ignored(const ull__job *job, const ull_array_info *info) {
+  ULL__FAIL(ULL_ERROR_MISMATCH, "the data leaves targets out of the loss, %s cannot",
+            job->model->name);
+  ull__error_holder("array '%s'", info->name);
+  return ull__error_change("a model that takes targets: zoo:gpt2?packed=1, zoo:gpt2_tiny?packed=1");
+}
+
+/* Targets that are left out, and documents that are kept apart, must reach the model. */
+static ull_status check_ignored(const ull__job *job, const ull__feed *feed) {
+  for (size_t a = 0; a < ull_source_array_count(feed->source); a++) {
+    const ull_array_info *info = ull_source_array(feed->source, a);
+    bool bound = !info->has_ignored;
+    for (size_t b = 0; b < feed->binding_count; b++) bound |= feed->bindings[b].array == a;
+    if (!bound) return refuse_ignored(job, info);
+  }
+  return ULL_OK;
+}
+
 static ull_status bind_input(const ull__job *job, const ull__feed *feed,
                              const ull__model_input *input, ull_binding *binding) {
   size_t array;
@@ -32,6 +50,9 @@ static ull_status bind_input(const ull__job *job, const ull__feed *feed,
   binding->dtype = input->dtype;
   binding->rank = (int)input->shape.rank - 1;
   for (int d = 0; d < binding->rank; d++) binding->shape[d] = input->shape.dims[d + 1].constant;
+  const ull_array_info *info = ull_source_array(feed->source, array);
+  if (info->has_ignored && !(input->has_ignored && input->ignored == info->ignored))
+    return refuse_ignored(job, info);
   if (input->upper > 0) {
     binding->has_range = true;
     binding->minimum = 0;
@@ -68,6 +89,16 @@ static ull_status check_classes(const ull__job *job, const ull__feed *feed) {
   return ULL_OK;
 }
 
+/* Tokens of a sample: the model's. */
+static int64_t find_sequence(const ull__model *model) {
+  for (uint32_t i = 0; i < model->input_count; i++) {
+    const ull__model_input *input = &model->inputs[i];
+    bool is_tokens = input->dtype == ULL_INT64 && !input->is_target && input->shape.rank == 2;
+    if (is_tokens) return input->shape.dims[1].constant;
+  }
+  return 0;
+}
+
 static ull_status open_source(const ull__job *job, const char *text, ull_split split,
                               ull_source **out) {
   ull_source_options options = ull_source_options_default();
@@ -75,6 +106,9 @@ static ull_status open_source(const ull__job *job, const char *text, ull_split s
   options.split = split;
   if (!job->evaluates_only) options.val_split = ull_config_real(job->config, "val-split");
   options.seed = (uint64_t)ull_config_integer(job->config, "seed");
+  options.sequence = find_sequence(job->model);
+  options.pack = ull_config_flag(job->config, "pack");
+  options.tokenizer = ull_config_text(job->config, "tokenizer");
   if (is_synthetic(text)) options.val_split = 0;
   for (uint32_t i = 0; i < job->model->input_count; i++) {
     const ull__model_input *input = &job->model->inputs[i];
@@ -122,6 +156,7 @@ static ull_status fill_feed(const ull__job *job, bool training, ull__feed *feed)
     feed->binding_count++;
   }
   ULL__TRY(check_classes(job, feed));
+  ULL__TRY(check_ignored(job, feed));
   feed->options = ull_loader_options_default(feed->source);
   feed->options.bindings = feed->bindings;
   feed->options.binding_count = feed->binding_count;
@@ -151,6 +186,22 @@ bool ull__model_can_pad(const ull__model *model) {
   for (uint32_t i = 0; i < model->input_count; i++)
     if (model->inputs[i].is_target && model->inputs[i].dtype == ULL_INT64) return true;
   return false;
+}
+
+uint64_t ull__model_weigh(const ull__model *model, void *const *arrays, uint64_t first,
+                          uint64_t samples) {
+  for (uint32_t i = 0; i < model->input_count; i++) {
+    const ull__model_input *input = &model->inputs[i];
+    uint64_t each = 1, counted = 0;
+    if (!input->has_ignored) continue;
+    for (uint32_t d = 1; d < input->shape.rank; d++)
+      each *= (uint64_t)input->shape.dims[d].constant;
+    const int64_t *targets = arrays[i];
+    for (uint64_t k = first * each; k < (first + samples) * each; k++)
+      counted += targets[k] != input->ignored;
+    return counted;
+  }
+  return samples;
 }
 
 static ull_status open_training(ull__job *job, const char *data) {

@@ -73,6 +73,10 @@ void ull__feed_close(ull__feed *feed);
 /* Whether a batch may be filled up with samples that count for nothing: there is a target that can
  * say so. */
 bool ull__model_can_pad(const ull__model *model);
+/* What a run of `samples` samples from `first` on weighs in a mean: its samples, or where targets
+ * can be left out, the targets that are not. `arrays` are the model's inputs. */
+uint64_t ull__model_weigh(const ull__model *model, void *const *arrays, uint64_t first,
+                          uint64_t samples);
 ull_status ull__job_find_machine(ull__job *job); /* train/budget.c */
 ull_status ull__job_make_plan(ull__job *job, int64_t batch_size, int64_t micro_batch,
                               ull__plan **out); /* train/job.c */

@@ -43,7 +43,6 @@ static const later_flag later_flags[] = {
     {"train", ""},
     {"patience", ""},
     {"eval-model", ""},
-    {"pack", "false"},
     {"load", ""},
     {"allow", ""},
     {"disk-memory", ""},

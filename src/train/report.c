@@ -33,6 +33,7 @@ static void add_feed(page *p, const char *title, const ull__feed *feed, bool tra
   char text[160];
   add(p, "%-9s %s · %llu samples", title, ull_source_text(feed->source),
       (unsigned long long)ull_source_sample_count(feed->source));
+  if (ull_source_note(feed->source)[0]) add(p, " · %s", ull_source_note(feed->source));
   for (size_t b = 0; b < feed->binding_count; b++)
     if (feed->bindings[b].normalize.active)
       add(p, " · normalised %s",

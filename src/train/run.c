@@ -82,6 +82,7 @@ ull_status ull_trainer_run(ull_trainer *t, const ull_train_events *events) {
 typedef struct tally {
   double loss, correct;
   uint64_t samples;
+  uint64_t weight; /* of the losses: ull__model_weigh */
 } tally;
 
 /* Fills a short part up to the program's batch: padded targets count for nothing. */
@@ -104,6 +105,7 @@ static ull_status evaluate_batch(ull_trainer *t, const ull_batch *batch, tally *
   uint32_t program = (uint32_t)(is_tail ? t->programs.eval_tail : t->programs.eval);
   void *arrays[ULL_DATA_MAX_ARRAYS];
   collect(batch, arrays);
+  uint64_t weight = ull__model_weigh(model, arrays, 0, batch->samples);
   if (batch->samples < whole && !is_tail) pad_part(model, arrays, batch->samples, whole);
   for (uint32_t i = 0; i < model->input_count; i++) {
     int input = ull__executor_find_input(t->executor, program, model->inputs[i].name);
@@ -114,7 +116,8 @@ static ull_status evaluate_batch(ull_trainer *t, const ull_batch *batch, tally *
   ULL__TRY(ull__executor_read_output(t->executor, program, "loss", &loss, sizeof loss));
   if (model->classes > 0 && ull__graph_find_output(model->graph, "correct") != ULL__NONE)
     ULL__TRY(ull__executor_read_output(t->executor, program, "correct", &correct, sizeof correct));
-  sum->loss += (double)loss * (double)batch->samples;
+  if (weight > 0) sum->loss += (double)loss * (double)weight;
+  sum->weight += weight;
   sum->correct += (double)correct;
   sum->samples += batch->samples;
   return ULL_OK;
@@ -144,7 +147,7 @@ ull_status ull_trainer_evaluate(ull_trainer *t, ull_evaluation *out) {
   tally sum = {0};
   ULL__TRY(evaluate_all(t, &sum));
   bool classifier = t->job->model->classes > 0;
-  *out = (ull_evaluation){.loss = sum.loss / (double)sum.samples,
+  *out = (ull_evaluation){.loss = sum.loss / (double)sum.weight,
                           .accuracy = classifier ? sum.correct / (double)sum.samples : -1,
                           .samples = sum.samples,
                           .seconds = (double)(ull__clock_now_ns() - began) * 1e-9};

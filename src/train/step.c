@@ -24,10 +24,13 @@ static uint64_t sample_bytes(const ull__model_input *input) {
   return bytes;
 }
 
-/* Runs one program on `samples` samples that begin at `first`; adds its loss and right answers. */
+/* Runs one program on `samples` samples that begin at `first`; adds its loss and right answers.
+ * `total` is what all parts weigh together. A part of several that weighs nothing adds nothing. */
 static ull_status run_part(ull_trainer *t, int program, void *const *arrays, uint64_t first,
                            uint64_t samples, uint64_t total, double *loss, double *correct) {
   const ull__model *model = t->job->model;
+  uint64_t weighs = ull__model_weigh(model, arrays, first, samples);
+  if (weighs == 0 && total > 0) return ULL_OK;
   uint32_t index = (uint32_t)program;
   for (uint32_t i = 0; i < model->input_count; i++) {
     int input = ull__executor_find_input(t->executor, index, model->inputs[i].name);
@@ -36,7 +39,7 @@ static ull_status run_part(ull_trainer *t, int program, void *const *arrays, uin
     ull__executor_set_input(t->executor, index, (uint32_t)input,
                             bytes + first * sample_bytes(&model->inputs[i]));
   }
-  double weight = (double)samples / (double)total;
+  double weight = total > 0 ? (double)weighs / (double)total : 1;
   float part = 0, right = 0;
   t->loss_weight = (float)weight;
   t->rng[ULL__RNG_FIRST_SAMPLE] = (int64_t)first;
@@ -61,6 +64,7 @@ static int find_program_of(const ull_trainer *t, uint64_t samples) {
 static ull_status run_parts(ull_trainer *t, void *const *arrays, uint64_t samples, double *loss,
                             double *correct) {
   uint64_t micro = (uint64_t)t->job->micro_batch;
+  uint64_t total = ull__model_weigh(t->job->model, arrays, 0, samples);
   if (t->programs.update >= 0) ULL__TRY(ull__executor_zero_gradients(t->executor));
   for (uint64_t first = 0; first < samples;) {
     uint64_t part = samples - first < micro ? samples - first : micro;
@@ -68,7 +72,7 @@ static ull_status run_parts(ull_trainer *t, void *const *arrays, uint64_t sample
     if (program < 0)
       return ULL__FAIL(ULL_ERROR_INVALID, "%llu samples: no program of the plan takes so many",
                        (unsigned long long)part);
-    ULL__TRY(run_part(t, program, arrays, first, part, samples, loss, correct));
+    ULL__TRY(run_part(t, program, arrays, first, part, total, loss, correct));
     first += part;
   }
   return t->programs.update < 0 ? ULL_OK

@@ -51,6 +51,7 @@ static const expected sizes[] = {
     {"zoo:resnet50", 25557032, 161, 106},
     {"zoo:gpt2", 124439808, 148, 0},
     {tiny_gpt2, 30720, 28, 0},
+    {"zoo:gpt2_tiny?width=32&vocab=100&seq=16&packed=1", 30720, 28, 0},
     {"zoo:resnet18?classes=10&image=28&channels=1", 11175370, 62, 40},
     {"zoo:resnet8", 308074, 29, 18},
     {"zoo:resnet14", 696042, 47, 30},
@@ -169,6 +170,28 @@ static void test_inputs_and_outputs(void **state) {
   ull__model_destroy(model);
 }
 
+/* Targets, positions and documents come in; bytes and an end of text are 257 tokens. */
+static void test_packed_gpt2(void **state) {
+  (void)state;
+  static const char *const names[] = {"input_ids", "positions", "documents", "target"};
+  static const int64_t uppers[] = {257, 64, 0, 257};
+  ull__model *model = open_model("zoo:gpt2_tiny?packed=1&seq=48");
+  assert_int_equal(model->input_count, 4);
+  for (uint32_t i = 0; i < 4; i++) {
+    assert_string_equal(model->inputs[i].name, names[i]);
+    assert_int_equal(model->inputs[i].upper, uppers[i]);
+    assert_int_equal(model->inputs[i].dtype, ULL_INT64);
+    assert_int_equal(model->inputs[i].shape.dims[1].constant, 48);
+    assert_int_equal(model->inputs[i].has_ignored, i == 3);
+  }
+  assert_true(model->inputs[3].is_target);
+  assert_int_equal(model->inputs[3].ignored, -100);
+  ull__model_destroy(model);
+  model = open_model("zoo:gpt2_tiny?packed=1&vocab=100");
+  assert_int_equal(model->inputs[0].upper, 100);
+  ull__model_destroy(model);
+}
+
 static uint32_t count_op(const ull__graph *graph, const char *op) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < ull__graph_node_count(graph); i++) {
@@ -180,11 +203,17 @@ static uint32_t count_op(const ull__graph *graph, const char *op) {
 /* Every network differentiates, with a gradient of each parameter, and evaluates without batch
  * statistics or dropout. */
 static void test_stages_take_every_network(void **state) {
-  static const char *const texts[] = {"zoo:mlp",          "zoo:lenet",
-                                      "zoo:resnet8",      "zoo:resnet18",
-                                      "zoo:resnet34",     "zoo:resnet50",
-                                      "zoo:gpt2",         "zoo:gpt2_tiny",
-                                      "zoo:small_resnet", "zoo:gpt2_tiny?dropout=0.5"};
+  static const char *const texts[] = {"zoo:mlp",
+                                      "zoo:lenet",
+                                      "zoo:resnet8",
+                                      "zoo:resnet18",
+                                      "zoo:resnet34",
+                                      "zoo:resnet50",
+                                      "zoo:gpt2",
+                                      "zoo:gpt2_tiny",
+                                      "zoo:small_resnet",
+                                      "zoo:gpt2_tiny?dropout=0.5",
+                                      "zoo:gpt2_tiny?packed=1"};
   (void)state;
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     ull__model *model = open_model(texts[i]);
@@ -345,6 +374,7 @@ static void test_memory_out_at_any_allocation(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_packed_gpt2),
       cmocka_unit_test(test_parameter_counts),
       cmocka_unit_test(test_torchvision_names),
       cmocka_unit_test(test_names_equal_stored_weights),

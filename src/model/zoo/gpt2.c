@@ -1,7 +1,11 @@
 /* GPT-2 as Hugging Face's GPT2LMHeadModel: its names, its weights stored [in, out], its loss (each
  * position predicts the next token). The head is the token embedding, and its logits exist only
  * chunk by chunk with the loss. With dropout=p, embeddings and both branches of a block are
- * dropped; attention probabilities are not. */
+ * dropped; attention probabilities are not.
+ *
+ * With packed=1 a sequence may hold several documents: `positions` and `documents` come in beside
+ * the tokens, rows attend within their document, and `target` is an input, so that tokens can be
+ * left out of the loss. */
 #include <math.h>
 #include <stdio.h>
 
@@ -12,8 +16,13 @@ enum { IGNORED_TARGET = -100 };
 typedef struct gpt2 {
   int64_t layers, heads, width, vocab, positions, sequence;
   double dropout;
-  ull__value_id rng; /* where there is dropout */
+  bool packed;
+  ull__value_id rng;       /* where there is dropout */
+  ull__value_id documents; /* where sequences are packed */
 } gpt2;
+
+/* Bytes and the end of text. */
+enum { BYTE_VOCABULARY = 257 };
 
 static gpt2 read_sizes(ull__zoo_builder *builder) {
   gpt2 g = {.layers = ull__zoo_int(builder, "layers"),
@@ -23,9 +32,15 @@ static gpt2 read_sizes(ull__zoo_builder *builder) {
             .positions = ull__zoo_int(builder, "positions"),
             .sequence = ull__zoo_int(builder, "seq"),
             .dropout = ull__zoo_real(builder, "dropout"),
-            .rng = ULL__NONE};
+            .packed = ull__zoo_int(builder, "packed") != 0,
+            .rng = ULL__NONE,
+            .documents = ULL__NONE};
   if (g.width % g.heads != 0) {
     ull__zoo_refuse(builder, "heads", "width=%lld is no multiple of it", (long long)g.width);
+  }
+  if (g.packed && g.vocab == BYTE_VOCABULARY - 1 && !ull__zoo_is_given(builder, "vocab")) {
+    g.vocab = BYTE_VOCABULARY;
+    ull__zoo_set(builder, "vocab", (double)g.vocab);
   }
   if (g.sequence > g.positions && !ull__zoo_is_given(builder, "seq")) {
     g.sequence = g.positions;
@@ -81,7 +96,8 @@ static ull__value_id add_attention(ull__zoo_builder *builder, const gpt2 *g, ull
   const ull__attribute_setting settings[] = {ULL__INT("heads", g->heads), ULL__INT("causal", 1)};
   x = ull__zoo_layer_norm(builder, x, "ln_1");
   x = add_linear(builder, x, "attn.c_attn", g->width, 3 * g->width, 0.02);
-  x = ull__zoo_node(builder, "attention", "attn", &x, 1, settings, 2);
+  const ull__value_id inputs[] = {x, g->documents};
+  x = ull__zoo_node(builder, "attention", "attn", inputs, g->packed ? 2 : 1, settings, 2);
   x = add_linear(builder, x, "attn.c_proj", g->width, g->width, 0.02 / sqrt(2.0 * g->layers));
   return add_dropout(builder, g, x, "attn.resid_dropout");
 }
@@ -104,12 +120,34 @@ static ull__value_id add_blocks(ull__zoo_builder *builder, const gpt2 *g, ull__v
   return x;
 }
 
-static void add_loss(ull__zoo_builder *builder, ull__value_id ids, ull__value_id x,
-                     ull__value_id table) {
+/* [B, T] int64 in [0, upper). */
+static ull__value_id add_rows(ull__zoo_builder *builder, const gpt2 *g, const char *name,
+                              int64_t upper) {
+  const ull__model_input input = {.name = name,
+                                  .dtype = ULL_INT64,
+                                  .shape = ull__shape_batched(1, &g->sequence),
+                                  .upper = upper};
+  return ull__zoo_input(builder, &input);
+}
+
+static ull__value_id add_target(ull__zoo_builder *builder, const gpt2 *g, ull__value_id ids) {
   const ull__attribute_setting fill = ULL__INT("fill", IGNORED_TARGET);
+  if (!g->packed) return ull__zoo_node(builder, "shift_left", "labels", &ids, 1, &fill, 1);
+  const ull__model_input input = {.name = "target",
+                                  .dtype = ULL_INT64,
+                                  .shape = ull__shape_batched(1, &g->sequence),
+                                  .upper = g->vocab,
+                                  .is_target = true,
+                                  .has_ignored = true,
+                                  .ignored = IGNORED_TARGET};
+  return ull__zoo_input(builder, &input);
+}
+
+static void add_loss(ull__zoo_builder *builder, const gpt2 *g, ull__value_id ids, ull__value_id x,
+                     ull__value_id table) {
   const ull__attribute_setting ignore = ULL__INT("ignore_index", IGNORED_TARGET);
   ull__zoo_enter(builder, "%s", "");
-  const ull__value_id target = ull__zoo_node(builder, "shift_left", "labels", &ids, 1, &fill, 1);
+  const ull__value_id target = add_target(builder, g, ids);
   const ull__value_id inputs[] = {x, table, target};
   const ull__value_id loss =
       ull__zoo_node(builder, "linear_cross_entropy", "lm_head", inputs, 3, &ignore, 1);
@@ -117,23 +155,32 @@ static void add_loss(ull__zoo_builder *builder, ull__value_id ids, ull__value_id
   builder->status = ull__graph_add_output(builder->graph, "loss", loss);
 }
 
+static ull__value_id add_positions(ull__zoo_builder *builder, const gpt2 *g, ull__value_id x,
+                                   ull__value_id positions) {
+  const ull__value_id table = add_table(builder, "wpe", g->positions, g->width);
+  const ull__value_id sum[] = {x, table}, rows[] = {positions, table};
+  if (!g->packed) return ull__zoo_node(builder, "add_positions", "wpe", sum, 2, NULL, 0);
+  const ull__value_id at = ull__zoo_node(builder, "embedding", "wpe", rows, 2, NULL, 0);
+  return ull__zoo_add(builder, x, at, "embed.add");
+}
+
 static void build_gpt2(ull__zoo_builder *builder) {
   gpt2 g = read_sizes(builder);
-  const ull__model_input input = {.name = "input_ids",
-                                  .dtype = ULL_INT64,
-                                  .shape = ull__shape_batched(1, &g.sequence),
-                                  .upper = g.vocab};
-  const ull__value_id ids = ull__zoo_input(builder, &input);
+  ull__value_id positions = ULL__NONE;
+  const ull__value_id ids = add_rows(builder, &g, "input_ids", g.vocab);
+  if (g.packed) {
+    positions = add_rows(builder, &g, "positions", g.positions);
+    g.documents = add_rows(builder, &g, "documents", 0);
+  }
   if (g.dropout > 0) g.rng = add_rng(builder);
   ull__zoo_enter(builder, "transformer");
   const ull__value_id tokens = add_table(builder, "wte", g.vocab, g.width);
-  const ull__value_id positions = add_table(builder, "wpe", g.positions, g.width);
   ull__value_id x =
       ull__zoo_node(builder, "embedding", "wte", (ull__value_id[]){ids, tokens}, 2, NULL, 0);
-  x = ull__zoo_node(builder, "add_positions", "wpe", (ull__value_id[]){x, positions}, 2, NULL, 0);
+  x = add_positions(builder, &g, x, positions);
   x = add_blocks(builder, &g, add_dropout(builder, &g, x, "drop"));
   ull__zoo_enter(builder, "transformer");
-  add_loss(builder, ids, ull__zoo_layer_norm(builder, x, "ln_f"), tokens);
+  add_loss(builder, &g, ids, ull__zoo_layer_norm(builder, x, "ln_f"), tokens);
 }
 
 /* clang-format off */
@@ -144,7 +191,8 @@ static void build_gpt2(ull__zoo_builder *builder) {
    {"vocab", vocab_, 1, 0x1p31, false},                              \
    {"positions", positions_, 1, 0x1p31, false},                      \
    {"seq", seq_, 2, 0x1p31, false},                                  \
-   {"dropout", 0, 0, 0.999, true}}
+   {"dropout", 0, 0, 0.999, true},                                   \
+   {"packed", 0, 0, 1, false}}
 /* clang-format on */
 
 const ull__zoo_row ull__zoo_gpt2 = {
