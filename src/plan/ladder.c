@@ -15,18 +15,22 @@ static int compare_rungs(const void *a, const void *b) {
   return (x->peak_bytes > y->peak_bytes) - (x->peak_bytes < y->peak_bytes);
 }
 
-/* Keeps the rungs that no faster one undercuts. The fastest is keep-all by construction. */
+/* Keeps the rungs that no faster one undercuts, by peak or, where it is known, by packed height.
+ * The fastest is keep-all by construction. */
 static void keep_pareto(ull__ladder *ladder) {
   qsort(ladder->rungs, ladder->count, sizeof *ladder->rungs, compare_rungs);
   size_t kept = 0;
-  uint64_t least = UINT64_MAX;
+  uint64_t least_peak = UINT64_MAX, least_height = UINT64_MAX;
   for (size_t r = 0; r < ladder->count; r++) {
-    if (ladder->rungs[r].peak_bytes < least) {
-      least = ladder->rungs[r].peak_bytes;
-      ladder->rungs[kept++] = ladder->rungs[r];
-    } else {
+    uint64_t peak = ladder->rungs[r].peak_bytes, height = ladder->rungs[r].height_bytes;
+    bool packs_lower = height > 0 && height < least_height;
+    if (peak >= least_peak && !packs_lower) {
       ull__decisions_free(&ladder->rungs[r].decisions);
+      continue;
     }
+    if (peak < least_peak) least_peak = peak;
+    if (packs_lower) least_height = height;
+    ladder->rungs[kept++] = ladder->rungs[r];
   }
   ladder->count = kept;
 }
@@ -56,10 +60,11 @@ ull_status ull__schedule_pack(const ull__schedule *schedule, uint64_t *offsets,
     const ull__stored *stored = &schedule->buffers[b];
     buffers[b] = (ull__packing_buffer){stored->bytes, stored->first, stored->last, 0};
   }
-  ull__packing_options quick = ull__packing_quick();
+  ull__packing_options options = ull__packing_quick();
+  options.strategies = ull__packing_normal().strategies; /* small schedules are hard to pack */
   ull__packing_result result;
   ull_status status =
-      ull__pack(buffers, schedule->buffer_count, ULL__PACKING_ALIGNMENT, &quick, &result);
+      ull__pack(buffers, schedule->buffer_count, ULL__PACKING_ALIGNMENT, &options, &result);
   if (status == ULL_OK) {
     *height_bytes = result.height_bytes;
     for (size_t b = 0; b < schedule->buffer_count && offsets; b++)
@@ -101,7 +106,7 @@ ull_status ull__ladder_smallest(const ull__schedule_model *model, ull__ladder *l
                                 uint64_t *arena_bytes) {
   *arena_bytes = UINT64_MAX;
   for (size_t r = ladder->count; r-- > 0;) {
-    if (ladder->rungs[r].peak_bytes >= *arena_bytes) break; /* peaks only rise from here on */
+    if (ladder->rungs[r].peak_bytes >= *arena_bytes) continue;
     uint64_t height;
     ULL__TRY(ull__ladder_height(model, ladder, r, &height));
     if (height >= *arena_bytes) continue;

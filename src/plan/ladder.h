@@ -17,7 +17,7 @@ typedef struct ull__rung {
 } ull__rung;
 
 typedef struct ull__ladder {
-  ull__rung *rungs; /* fastest first; peaks fall as seconds rise */
+  ull__rung *rungs; /* fastest first; each has the least peak or packs lowest so far */
   size_t count, capacity;
   uint32_t evaluated;
 } ull__ladder;

@@ -140,10 +140,102 @@ uint32_t ull__find_retentions(const ull__schedule_model *model, const ull__sched
     uint32_t earlier = find_earlier(model, s, node, begin);
     if (earlier == UINT32_MAX) continue;
     uint32_t segment = s->executions[earlier].segment;
-    if (segment == decisions->segment[node] && !decisions->fleeting[node]) continue;
+    if (decisions->hold[node] >= segment && !decisions->fleeting[node]) continue;
     out[count++] = (ull__retention){node, segment};
   }
   return count;
+}
+
+/* ---- what replays leave behind ---- */
+
+#define HOLDS_TRIED 3u
+#define SMALL_SHARE 256 /* of the peak: what is smaller changes nothing */
+
+typedef struct changes {
+  const ull__schedule_model *model;
+  const ull__schedule *schedule;
+  const ull__decisions *decisions;
+  uint32_t begin, base; /* the replay at the peak, and the node of backward it is for */
+  ull__replay_change *items;
+  uint32_t count, most;
+} changes;
+
+static void add_change(changes *c, ull__replay_change change) {
+  if (c->count < c->most) c->items[c->count++] = change;
+}
+
+/* The last node of backward before the peak that reads the instance. */
+static ull__node_id find_last_reader(const changes *c, uint32_t instance) {
+  const ull__schedule *s = c->schedule;
+  for (uint32_t e = s->peak_execution; e-- > s->instances[instance].first;) {
+    if (!is_base(c->model, &s->executions[e]) || !is_operand_at(s, e, instance)) continue;
+    ull__node_id node = s->executions[e].node;
+    ull__node_id primary = ull__graph_node(c->model->lowered->graph, node)->alternative_of;
+    return primary == ULL__NONE ? node : primary;
+  }
+  return ULL__NONE;
+}
+
+/* Ways for an idle instance to be gone at the peak: no longer held that long, gone with the node
+ * that read it last, gone with its first reader. */
+static void add_releases(changes *c, uint32_t index) {
+  const ull__decisions *d = c->decisions;
+  const ull__instance *instance = &c->schedule->instances[index];
+  ull__node_id node = c->model->producer[instance->value];
+  uint32_t made_for = c->schedule->executions[instance->first].segment;
+  if (d->keep[instance->value]) {
+    add_change(c, (ull__replay_change){node, d->hold[node], d->fleeting[node], true});
+    return;
+  }
+  bool earlier = instance->first < c->begin && d->hold[node] >= made_for;
+  if (earlier && made_for > d->segment[node])
+    add_change(c, (ull__replay_change){node, made_for - 1, d->fleeting[node], false});
+  ull__node_id reader = find_last_reader(c, index);
+  if (reader != ULL__NONE && !d->fleeting[reader])
+    add_change(c, (ull__replay_change){reader, d->hold[reader], true, false});
+  if (!d->fleeting[node]) add_change(c, (ull__replay_change){node, d->hold[node], true, false});
+}
+
+static bool makes_much(const changes *c, ull__node_id n) {
+  const ull__node *node = ull__graph_node(c->model->lowered->graph, n);
+  uint64_t bytes = 0;
+  for (uint32_t o = 0; o < node->output_count; o++)
+    bytes += c->model->bytes[c->model->root[node->outputs[o]]];
+  return bytes >= c->schedule->peak_bytes / SMALL_SHARE;
+}
+
+/* Earlier replays that made the same and could have left it, nearest first. */
+static void add_holds(changes *c, ull__node_id node) {
+  bool fleeting = c->decisions->fleeting[node];
+  uint32_t hold = c->decisions->hold[node], tried = 0;
+  for (uint32_t e = c->begin; e-- > 0 && tried < HOLDS_TRIED;) {
+    const ull__execution *execution = &c->schedule->executions[e];
+    if (execution->node != node || !execution->recomputed) continue;
+    if (!fleeting && execution->segment <= hold) continue;
+    if (execution->segment > hold) hold = execution->segment;
+    fleeting = false;
+    add_change(c, (ull__replay_change){node, hold, false, false});
+    tried++;
+  }
+}
+
+uint32_t ull__find_replay_changes(const ull__schedule_model *model, const ull__schedule *s,
+                                  const ull__decisions *decisions, ull__replay_change *out,
+                                  uint32_t most) {
+  changes c = {model, s, decisions, s->peak_execution, s->peak_execution, out, 0, most};
+  while (c.base < s->execution_count && !is_base(model, &s->executions[c.base])) c.base++;
+  while (c.begin > 0 && !is_base(model, &s->executions[c.begin - 1])) c.begin--;
+  if (c.base == s->execution_count) return 0;
+  for (uint32_t i = 0; i < s->instance_count; i++) {
+    const ull__instance *instance = &s->instances[i];
+    bool large = instance->bytes >= s->peak_bytes / SMALL_SHARE;
+    if (large && is_idle_at_peak(s, i) && model->droppable[instance->value]) add_releases(&c, i);
+  }
+  for (uint32_t e = c.base; e-- > s->peak_execution;) {
+    ull__node_id node = s->executions[e].node;
+    if (node != ULL__NONE && makes_much(&c, node)) add_holds(&c, node);
+  }
+  return c.count;
 }
 
 /* ---- another order ---- */

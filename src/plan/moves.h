@@ -29,14 +29,28 @@ void ull__apply_move(const ull__schedule_model *model, const ull__move *move,
                      ull__decisions *decisions);
 
 /* Values that the replay at the peak makes for its base node although an earlier replay of backward
- * made them too: `node` is the maker, and stays behind that earlier replay when it gets `segment`.
+ * made them too: `node` is the maker, and stays behind that earlier replay when it gets `hold`.
  * At most `most`; returns how many. */
 typedef struct ull__retention {
   ull__node_id node;
-  uint32_t segment;
+  uint32_t hold;
 } ull__retention;
 uint32_t ull__find_retentions(const ull__schedule_model *model, const ull__schedule *schedule,
                               const ull__decisions *decisions, ull__retention *out, uint32_t most);
+
+/* A change of what replays leave behind, for a walk that only wants less: of the node's decisions,
+ * and with `drop` its values are no longer kept either. */
+typedef struct ull__replay_change {
+  ull__node_id node;
+  uint32_t hold;
+  bool fleeting, drop;
+} ull__replay_change;
+
+/* Changes that may lower the peak: something recomputable that lies idle there goes; something that
+ * the replay at the peak makes stays behind an earlier one. At most `most`; returns how many. */
+uint32_t ull__find_replay_changes(const ull__schedule_model *model, const ull__schedule *schedule,
+                                  const ull__decisions *decisions, ull__replay_change *out,
+                                  uint32_t most);
 
 /* Values made by backward that lie idle at the peak, largest first; at most `most`. Returns how
  * many. */

@@ -187,6 +187,16 @@ static void forget_outputs(walk *w, ull__node_id n) {
   }
 }
 
+/* A fleeting node of backward takes with it what it read. */
+static void forget_inputs(walk *w, ull__node_id n) {
+  const ull__node *node = ull__graph_node(w->graph, n);
+  for (uint32_t i = 0; i < node->input_count; i++) {
+    if (node->inputs[i] == ULL__NONE) continue;
+    ull__node_id producer = w->model->producer[w->model->root[node->inputs[i]]];
+    if (producer != ULL__NONE) forget_outputs(w, producer);
+  }
+}
+
 /* Inputs that fleeting nodes made go with their first reader. */
 static void forget_fleeting(walk *w, ull__node_id n) {
   const ull__node *node = ull__graph_node(w->graph, n);
@@ -242,8 +252,8 @@ static ull_status run_with_replay(walk *w, ull__node_id n, uint32_t depth) {
   if (w->hopeless) return ULL_OK;
   ULL__TRY(run_node(w, n));
   for (size_t i = from; i < w->closure_count; i++) {
-    bool stays = w->decisions->segment[w->closure[i]] == w->segment &&
-                 !w->decisions->fleeting[w->closure[i]];
+    bool stays =
+        w->decisions->hold[w->closure[i]] >= w->segment && !w->decisions->fleeting[w->closure[i]];
     if (!stays) forget_outputs(w, w->closure[i]);
   }
   w->closure_count = from;
@@ -318,7 +328,9 @@ static ull_status walk_backward(walk *w, bool late) {
   for (uint32_t i = 0; i < count && !w->restart && !w->hopeless; i++) {
     ull__node_id n = w->decisions->order[i];
     if (w->model->skipped[n] || w->late[n] != late) continue;
-    ULL__TRY(run_with_replay(w, w->decisions->other_form[n] ? w->model->alternative[n] : n, 0));
+    ull__node_id runs = w->decisions->other_form[n] ? w->model->alternative[n] : n;
+    ULL__TRY(run_with_replay(w, runs, 0));
+    if (w->decisions->fleeting[n]) forget_inputs(w, runs);
   }
   return ULL_OK;
 }

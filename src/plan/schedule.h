@@ -3,11 +3,12 @@
  *
  * Decisions say, for each value of the forward pass, whether it is kept for backward; what is not
  * kept is computed again when backward asks for it, by running the missing ancestors in their old
- * order. What such a replay makes stays for later readers when it lies in the same segment as what
- * was asked for, and goes after the asking node otherwise: one segment over all recomputes
- * everything once at most, a segment for each node keeps least. Values of a fleeting node do not
- * even stay for a second reader inside a replay. A backward node may have another saved form, such
- * as one bit for each element, made in forward and kept instead of what it reads otherwise.
+ * order. What such a replay makes stays for later readers when it is held up to the segment of what
+ * was asked for, usually because both are in the same, and goes after the asking node otherwise:
+ * one segment over all recomputes everything once at most, a segment for each node keeps least.
+ * Values of a fleeting node do not even stay for a second reader inside a replay; a fleeting node
+ * of backward takes what replays made for it along. A backward node may have another saved form,
+ * such as one bit for each element, made in forward and kept instead of what it reads otherwise.
  * Backward and optimizer may run in any order that their inputs and updates allow. The executor
  * runs this very list, so predicted bytes are measured bytes. */
 #ifndef ULL_PLAN_SCHEDULE_H
@@ -39,15 +40,18 @@ ull_status ull__schedule_model_create(const ull__lowered *lowered, ull__schedule
 void ull__schedule_model_destroy(ull__schedule_model *model);
 
 typedef struct ull__decisions {
-  bool *keep;          /* by root */
-  uint32_t *segment;   /* by node */
-  bool *fleeting;      /* by node: what a replay makes of it goes after its first reader */
-  bool *other_form;    /* by node: runs its alternative, which reads another saved form */
+  bool *keep;        /* by root */
+  uint32_t *segment; /* by node */
+  uint32_t *hold;    /* by node: its values stay behind replays of segments up to this one */
+  bool *fleeting;    /* by node: what a replay makes of it goes after its first reader; in backward:
+                      * what replays made for it goes with it */
+  bool *other_form;  /* by node: runs its alternative, which reads another saved form */
   ull__node_id *order; /* nodes from forward_end on, in the order in which they run */
 } ull__decisions;
 
 /* keep-all in one segment, in the graph's order. */
 ull_status ull__decisions_create(const ull__schedule_model *model, ull__decisions *out);
+void ull__decisions_reset(const ull__schedule_model *model, ull__decisions *decisions);
 ull_status ull__decisions_copy(const ull__schedule_model *model, const ull__decisions *from,
                                ull__decisions *to);
 /* The same into decisions that exist. */

@@ -215,23 +215,35 @@ void ull__schedule_model_destroy(ull__schedule_model *model) {
 ull_status ull__decisions_create(const ull__schedule_model *model, ull__decisions *out) {
   out->keep = ull__alloc(model->value_count, sizeof *out->keep);
   out->segment = ull__alloc(model->node_count, sizeof *out->segment);
+  out->hold = ull__alloc(model->node_count, sizeof *out->hold);
   out->fleeting = ull__alloc(model->node_count, sizeof *out->fleeting);
   out->other_form = ull__alloc(model->node_count, sizeof *out->other_form);
   out->order = ull__alloc(model->node_count - model->forward_end, sizeof *out->order);
-  if (!out->keep || !out->segment || !out->fleeting || !out->order || !out->other_form) {
+  if (!out->keep || !out->segment || !out->hold || !out->fleeting || !out->order ||
+      !out->other_form) {
     ull__decisions_free(out);
     return ULL_ERROR_OUT_OF_MEMORY;
   }
-  for (ull__node_id n = model->forward_end; n < model->node_count; n++)
-    out->order[n - model->forward_end] = n;
-  memset(out->keep, 1, model->value_count * sizeof *out->keep);
+  ull__decisions_reset(model, out);
   return ULL_OK;
+}
+
+void ull__decisions_reset(const ull__schedule_model *model, ull__decisions *decisions) {
+  uint32_t nodes = model->node_count;
+  for (ull__node_id n = model->forward_end; n < nodes; n++)
+    decisions->order[n - model->forward_end] = n;
+  memset(decisions->keep, 1, model->value_count * sizeof *decisions->keep);
+  memset(decisions->segment, 0, nodes * sizeof *decisions->segment);
+  memset(decisions->hold, 0, nodes * sizeof *decisions->hold);
+  memset(decisions->fleeting, 0, nodes * sizeof *decisions->fleeting);
+  memset(decisions->other_form, 0, nodes * sizeof *decisions->other_form);
 }
 
 void ull__decisions_assign(const ull__schedule_model *model, const ull__decisions *from,
                            ull__decisions *to) {
   memcpy(to->keep, from->keep, model->value_count * sizeof *to->keep);
   memcpy(to->segment, from->segment, model->node_count * sizeof *to->segment);
+  memcpy(to->hold, from->hold, model->node_count * sizeof *to->hold);
   memcpy(to->fleeting, from->fleeting, model->node_count * sizeof *to->fleeting);
   memcpy(to->other_form, from->other_form, model->node_count * sizeof *to->other_form);
   memcpy(to->order, from->order, (model->node_count - model->forward_end) * sizeof *to->order);
@@ -247,6 +259,7 @@ ull_status ull__decisions_copy(const ull__schedule_model *model, const ull__deci
 void ull__decisions_free(ull__decisions *decisions) {
   ull__free(decisions->keep);
   ull__free(decisions->segment);
+  ull__free(decisions->hold);
   ull__free(decisions->fleeting);
   ull__free(decisions->order);
   ull__free(decisions->other_form);
