@@ -33,7 +33,7 @@ extern "C" {
 
 /* name in C, as typed, what follows it, most positional arguments, what it does */
 #define ULL_COMMAND_MAP(XX)                                                                      \
-  XX(PROBE, "probe", "", 0, "measure this machine: cores, memory tiers, links, rates")           \
+  XX(PROBE, "probe", "[MODEL]", 1, "measure this machine: cores, memory tiers, links, rates")    \
   XX(CHECK, "check", "MODEL", 1, "say whether a model can be trained, and how big it is")        \
   XX(PLAN, "plan", "MODEL", 1, "show where every byte of a training would go, without training") \
   XX(TRAIN, "train", "MODEL --data SRC", 1, "train a model inside a memory budget")              \

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ullage/config.h"
 #include "ullage/status.h"
 
 #ifdef __cplusplus
@@ -41,6 +42,26 @@ typedef struct ull_probe {
 
 /* Measures for about a second with `threads` compute threads (0 = usable cores). */
 ull_status ull_probe_measure(uint32_t threads, ull_probe *out);
+
+/* What a library takes behind our back for one kernel: an implementation on operands of one shape
+ * and layout. Scratch memory is not in it, since that is asked for and planned. */
+typedef struct ull_probe_kernel {
+  const char *name;        /* implementation, what it does, operands */
+  uint64_t prepared_bytes; /* kept when it is prepared, once a process: code, objects */
+  uint64_t again_bytes;    /* kept for a second one of this name */
+  uint64_t launch_bytes;   /* the most at once during a launch, all given back at its end */
+  uint64_t launch_calls;   /* of malloc and its like in a launch */
+  uint32_t training_nodes; /* nodes of the training graph that run it */
+} ull_probe_kernel;
+
+/* Prepares and launches each of the library's kernels that training and evaluating the model of
+ * `config` (model, batch-size, classes, seq) would run on the machine that `probe` measured, alone
+ * and on buffers of its own; takes as much memory as the largest launch. `*kernels` is the
+ * caller's, to be freed with ull_probe_kernels_free. A machine file lists the result under
+ * `allowances`. ULL_ERROR_UNSUPPORTED where this system cannot count. */
+ull_status ull_probe_kernels(const ull_config *config, const ull_probe *probe,
+                             ull_probe_kernel **kernels, uint32_t *count);
+void ull_probe_kernels_free(ull_probe_kernel *kernels, uint32_t count); /* NULL is allowed */
 
 #ifdef __cplusplus
 }

@@ -12,6 +12,7 @@
 #define TRAINING (BIT(PLAN) | BIT(TRAIN))
 #define WITH_MODEL (TRAINING | BIT(EVAL) | BIT(PREDICT) | BIT(RUN) | BIT(CHECK))
 #define WITH_DATA (TRAINING | BIT(EVAL) | BIT(PREDICT))
+#define BUILDS_MODEL (WITH_DATA | BIT(PROBE))
 #define WITH_LOADER (WITH_DATA | BIT(DATA))
 #define ON_DEVICE (WITH_DATA | BIT(RUN))
 #define ANY ((1u << ULL_COMMAND_COUNT) - 1)
@@ -146,7 +147,7 @@ static bool is_rectangle(const char *text) {
 
 /* clang-format off */
 const ull__option ull__options[] = {
-    TEXT("model", "MODEL", NULL, MODEL, WITH_MODEL,
+    TEXT("model", "MODEL", NULL, MODEL, WITH_MODEL | BIT(PROBE),
          "zoo:NAME?key=value&..., FILE.pt2 or FILE.onnx; eval and predict take a run folder too",
          .positional = true),
     TEXT("loss", "NAME", "auto", MODEL, WITH_DATA,
@@ -155,15 +156,15 @@ const ull__option ull__options[] = {
          "start from the weights of a safetensors file"),
     FLAG("partial", MODEL, TRAINING,
          "let --init leave parameters at their random values where the file lacks them"),
-    INTEGER("classes", "N", 1, 1e9, NULL, MODEL, WITH_DATA, "outputs of the classifier; by "
+    INTEGER("classes", "N", 1, 1e9, NULL, MODEL, BUILDS_MODEL, "outputs of the classifier; by "
             "default the model's own"),
     TEXT("eval-model", "FILE", NULL, MODEL, TRAINING, "model file to evaluate with, where the "
          "training graph's own evaluation form is not wanted"),
     LIST("freeze", "GLOB", MODEL, TRAINING, "leave matching parameters as they are; may be "
          "repeated"),
     LIST("train", "GLOB", MODEL, TRAINING, "train only matching parameters; may be repeated"),
-    INTEGER("seq", "N", 1, 1e9, NULL, MODEL, WITH_DATA, "tokens per sequence; by default the "
-            "model's own"),
+    INTEGER("seq", "N", 1, 1e9, NULL, MODEL, BUILDS_MODEL, "tokens per sequence; by default "
+            "the model's own"),
 
     TEXT("data", "SRC", NULL, DATA, WITH_DATA, "a folder, idx:DIR, npz:FILE, npy:DIR, text:FILE, "
          "tokens:FILE, tar:GLOB, cifar:DIR, csv:FILE or synthetic"),
@@ -208,7 +209,8 @@ const ull__option ull__options[] = {
     TEXT("inputs", "FILE.npz", NULL, DATA, BIT(RUN), "arrays named as the model's inputs"),
     TEXT("outputs", "FILE.npz", NULL, DATA, BIT(RUN), "file for the model's outputs"),
 
-    INTEGER("batch-size", "N", 1, 1e9, "64", MEMORY, WITH_LOADER, "samples per optimizer step"),
+    INTEGER("batch-size", "N", 1, 1e9, "64", MEMORY, WITH_LOADER | BIT(PROBE), "samples per "
+            "optimizer step"),
     INTEGER("micro-batch", "off|N|auto", 1, 1e9, "off", MEMORY, TRAINING, "split a step into "
             "micro-batches of N samples and accumulate gradients; changes rounding",
             .words = "off|auto"),

@@ -34,7 +34,29 @@ static json_t *bounds_of(const ull_probe *p) {
   return bounds;
 }
 
-static int print_json(const ull_probe *p) {
+static json_t *allowances_of(const ull_probe_kernel *kernels, uint32_t count) {
+  json_t *list = json_array();
+  for (uint32_t i = 0; i < count; i++) {
+    const ull_probe_kernel *k = &kernels[i];
+    json_array_append_new(
+        list, json_pack("{s:s, s:I, s:I, s:I, s:I, s:i}", "name", k->name, "prepared_bytes",
+                        (json_int_t)k->prepared_bytes, "again_bytes", (json_int_t)k->again_bytes,
+                        "launch_bytes", (json_int_t)k->launch_bytes, "launch_calls",
+                        (json_int_t)k->launch_calls, "training_nodes", (int)k->training_nodes));
+  }
+  return list;
+}
+
+static void print_kernels(FILE *out, const ull_probe_kernel *kernels, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    const ull_probe_kernel *k = &kernels[i];
+    fprintf(out, "%s %8.1f KiB when prepared, %5llu bytes in %2llu calls a launch  %s\n",
+            i == 0 ? "library  " : "         ", (double)k->prepared_bytes / 1024,
+            (unsigned long long)k->launch_bytes, (unsigned long long)k->launch_calls, k->name);
+  }
+}
+
+static int print_json(const ull_probe *p, json_t *allowances) {
   json_t *object = json_pack(
       "{s:i, s:i, s:i, s:f, s:s, s:I, s:I, s:o, s:i, s:f, s:f, s:f, s:s, s:s}", "schema", 1,
       "usable_cores", (int)p->usable_cores, "affinity_cores", (int)p->affinity_cores, "quota_cores",
@@ -43,6 +65,7 @@ static int print_json(const ull_probe *p) {
       "memory_bounds", bounds_of(p), "threads", (int)p->threads, "flops_per_second",
       p->flops_per_second, "copy_bytes_per_second", p->copy_bytes_per_second, "launch_seconds",
       p->launch_seconds, "fingerprint", p->fingerprint, "machine", p->machine);
+  if (object && allowances) json_object_set(object, "allowances", allowances);
   char *line = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
   if (line) puts(line);
   int code = line ? 0 : 1;
@@ -57,5 +80,14 @@ int cli_probe(command *c) {
       ull_config_has(c->config, "threads") ? (uint32_t)ull_config_integer(c->config, "threads") : 0;
   if (ull_probe_measure(threads, &p) != ULL_OK) return cli_fail(c, NULL);
   print_words(c->report, &p);
-  return c->json ? print_json(&p) : 0;
+  ull_probe_kernel *kernels = NULL;
+  uint32_t count = 0;
+  bool dry = ull_config_has(c->config, "model");
+  if (dry && ull_probe_kernels(c->config, &p, &kernels, &count) != ULL_OK) return cli_fail(c, NULL);
+  print_kernels(c->report, kernels, count);
+  json_t *allowances = dry ? allowances_of(kernels, count) : NULL;
+  int code = c->json ? print_json(&p, allowances) : 0;
+  json_decref(allowances);
+  ull_probe_kernels_free(kernels, count);
+  return code;
 }

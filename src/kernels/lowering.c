@@ -337,10 +337,6 @@ static ull_status finish(pass *p, ull__lowered **out) {
   lowered->values = p->values.items;
   lowered->nodes = p->nodes.items;
   lowered->fingerprint = p->provider->fingerprint;
-  for (size_t i = 0; i < p->nodes.count; i++) {
-    uint64_t hidden = p->nodes.items[i].kernel.hidden_bytes;
-    if (hidden > lowered->hidden_bytes) lowered->hidden_bytes = hidden;
-  }
   p->graph = NULL;
   p->values.items = NULL;
   p->nodes.items = NULL;

@@ -11,6 +11,7 @@
 
 #include "device/device.h"
 #include "graph/graph.h"
+#include "kernels/allowance.h"
 
 /* How a value lies in memory. Interned by a provider: equal layouts are the same pointer. */
 typedef enum ull__layout_kind {
@@ -41,11 +42,12 @@ typedef struct ull__kernel {
   const void *constants;
   ull_status (*prepare)(const void *constants); /* creates primitives; once, before step 1, on the
                                                    compute thread; NULL = nothing */
-  uint64_t workspace_bytes; /* planned, handed over at launch, undefined at entry */
-  uint64_t hidden_bytes;    /* what a library allocates behind our back during a launch */
-  double seconds;           /* predicted */
-  char implementation[64];  /* "onednn:jit:avx512_core", "cpu:elementwise:avx512" */
-  uint32_t numeric_class;   /* hash of whatever changes bits */
+  uint64_t workspace_bytes;           /* planned, handed over at launch, undefined at entry */
+  const ull__library_kernel *library; /* what a library takes behind our back for it, and may; NULL
+                                         for kernels of our own. The provider's */
+  double seconds;                     /* predicted */
+  char implementation[64];            /* "onednn:jit:avx512_core", "cpu:elementwise:avx512" */
+  uint32_t numeric_class;             /* hash of whatever changes bits */
 } ull__kernel;
 
 /* A question: this node, its inputs lying like this. */
@@ -92,6 +94,11 @@ typedef struct ull__rates {
 
 /* `threads` = the compute team's size, at which launches will run. */
 ull_status ull__cpu_provider_create(uint32_t threads, const ull__rates *rates, ull__provider **out);
+/* What libraries may take: before the first node is lowered; borrowed until the provider is
+ * destroyed. Without it nothing is allowed, planned or enforced. */
+void ull__cpu_provider_allow(ull__provider *provider, const ull__allowances *allowances);
+/* Counts from now on what libraries take in `took`; false where that is not possible. */
+bool ull__cpu_provider_watch(ull__provider *provider);
 ull_status ull__reference_provider_create(ull__provider **out);
 ull_status ull__text_provider_create(const ull__rates *rates, ull__provider **out);
 void ull__provider_destroy(ull__provider *provider); /* NULL is allowed */
@@ -121,7 +128,6 @@ typedef struct ull__lowered {
   ull__graph *graph;
   ull__lowered_value *values;
   ull__lowered_node *nodes;
-  uint64_t hidden_bytes;   /* the largest of the kernels' */
   const char *fingerprint; /* borrowed from the provider */
 } ull__lowered;
 
@@ -129,6 +135,11 @@ typedef struct ull__lowered {
 ull_status ull__lower(const ull__graph *bound, ull__provider *provider, ull__stored_layouts *stored,
                       ull__lowered **out);
 void ull__lowered_destroy(ull__lowered *lowered);
+
+/* What libraries may take behind our back in a process that prepares all kernels of these graphs
+ * and launches them one at a time. */
+ull_status ull__lowered_library_bytes(const ull__lowered *const *lowered, uint32_t count,
+                                      uint64_t *out);
 
 /* For --show lowered; freed with ull__free. */
 ull_status ull__lowered_text(const ull__lowered *lowered, char **out);

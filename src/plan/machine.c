@@ -21,7 +21,7 @@
 
 #define MOST_FILE_BYTES (1u << 20)
 #define MOST_PART_CHARACTERS 96
-#define KNOWN_PARTS "device, host, disk, shared, compute, mem, latency, process or kernel"
+#define KNOWN_PARTS "device, host, disk, shared, compute, mem, latency, process, kernel or launch"
 
 typedef struct unit {
   const char *text;
@@ -146,9 +146,15 @@ static ull_status read_process(const char *part, char *value, ull__machine *mach
 }
 
 static ull_status read_kernel(const char *part, char *value, ull__machine *machine) {
-  return ull__byte_size_parse(value, &machine->kernel_bytes) == ULL_OK
+  return ull__byte_size_parse(value, &machine->allowances.kernel_bytes) == ULL_OK
              ? ULL_OK
              : fail_part(part, "a size, as in 40KiB, is wanted");
+}
+
+static ull_status read_launch(const char *part, char *value, ull__machine *machine) {
+  return ull__byte_size_parse(value, &machine->allowances.launch_bytes) == ULL_OK
+             ? ULL_OK
+             : fail_part(part, "a size, as in 16KiB, is wanted");
 }
 
 static const struct {
@@ -156,7 +162,8 @@ static const struct {
   ull_status (*read)(const char *part, char *value, ull__machine *machine);
 } parts[] = {{"device", read_device},   {"host", read_host},       {"disk", read_disk},
              {"shared", read_shared},   {"compute", read_compute}, {"mem", read_memory},
-             {"latency", read_latency}, {"process", read_process}, {"kernel", read_kernel}};
+             {"latency", read_latency}, {"process", read_process}, {"kernel", read_kernel},
+             {"launch", read_launch}};
 
 #define PART_COUNT (sizeof parts / sizeof parts[0])
 
@@ -210,8 +217,16 @@ static ull_status parse_json(const char *text, size_t bytes, const char *path, u
   ull_status status =
       machine ? parse_text(machine, out)
               : ULL__FAIL(ULL_ERROR_DATA, "the object has no text `machine`, as probe --json has");
+  if (status == ULL_OK) {
+    status = ull__machine_read_allowances(object, &out->allowances);
+    if (status != ULL_OK) ull__machine_free(out);
+  }
   json_decref(object);
   return status;
+}
+
+void ull__machine_free(ull__machine *machine) {
+  ull__allowances_free(&machine->allowances);
 }
 
 ull_status ull__machine_parse(const char *text_or_file, ull__machine *out) {
@@ -288,6 +303,7 @@ char *ull__machine_text(const ull__machine *machine, char *text, size_t size) {
   add_rate(text, size, "mem", machine->bytes_per_second, printed_byte_rates);
   add_rate(text, size, "latency", machine->launch_seconds * 1e9, printed_times);
   add_size(text, size, "process", machine->process_bytes);
-  add_size(text, size, "kernel", machine->kernel_bytes);
+  add_size(text, size, "kernel", machine->allowances.kernel_bytes);
+  add_size(text, size, "launch", machine->allowances.launch_bytes);
   return text;
 }

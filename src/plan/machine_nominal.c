@@ -9,6 +9,7 @@
 
 #define PROCESS_BYTES ((uint64_t)24 << 20)
 #define KERNEL_BYTES ((uint64_t)40 << 10)
+#define LAUNCH_BYTES ((uint64_t)16 << 10)
 #define LAUNCH_SECONDS 5e-6
 
 /* One core reaches a fraction of a memory controller; from the third on they share it. */
@@ -51,6 +52,6 @@ ull_status ull__machine_nominal(uint32_t threads, ull__machine *out) {
                                             (cores - first) * FURTHER_CORE_BYTES_PER_SECOND,
                         .launch_seconds = LAUNCH_SECONDS,
                         .process_bytes = PROCESS_BYTES,
-                        .kernel_bytes = KERNEL_BYTES};
+                        .allowances = {.kernel_bytes = KERNEL_BYTES, .launch_bytes = LAUNCH_BYTES}};
   return ULL_OK;
 }

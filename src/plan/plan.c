@@ -49,16 +49,10 @@ static ull_status build_ladder(const ull__plan_request *request, ull__program_pl
 /* ---- bytes that no schedule changes ---- */
 
 static ull_status count_runtime(const ull__plan_request *request, ull__plan *plan) {
-  uint64_t hidden = 0, kernels = 0;
-  for (uint32_t p = 0; p < plan->program_count; p++) {
-    const ull__lowered *lowered = plan->programs[p].lowered;
-    if (lowered->hidden_bytes > hidden) hidden = lowered->hidden_bytes;
-    for (uint32_t n = 0; n < ull__graph_node_count(lowered->graph); n++)
-      kernels += lowered->nodes[n].kernel.prepare != NULL;
-  }
+  const ull__lowered *lowered[ULL__MAX_PROGRAMS];
+  for (uint32_t p = 0; p < plan->program_count; p++) lowered[p] = plan->programs[p].lowered;
   uint64_t bytes;
-  ULL__TRY(ull__size_mul(kernels, request->kernel_bytes, "runtime", &bytes));
-  ULL__TRY(ull__size_add(bytes, hidden, "runtime", &bytes));
+  ULL__TRY(ull__lowered_library_bytes(lowered, plan->program_count, &bytes));
   ULL__TRY(ull__size_add(bytes, request->process_bytes, "runtime", &bytes));
   return ull__size_align(bytes, RUNTIME_GRAIN_BYTES, "runtime", &plan->runtime_bytes);
 }

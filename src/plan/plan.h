@@ -28,7 +28,6 @@ typedef struct ull__plan_request {
   uint64_t budget_bytes[ULL__TIER_COUNT]; /* UINT64_MAX = no limit */
   uint64_t loader_bytes;
   uint64_t process_bytes; /* the process' own base */
-  uint64_t kernel_bytes;  /* resident for each kernel that is prepared (code made at run time) */
   uint32_t effort;        /* 0 = ULL__DEFAULT_EFFORT */
 } ull__plan_request;
 

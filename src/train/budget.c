@@ -117,5 +117,7 @@ ull_status ull__job_find_machine(ull__job *job) {
   ULL__TRY(check_addresses(job, &limits, 0));
   ull__rates rates = {job->machine.flops_per_second, job->machine.bytes_per_second,
                       job->machine.launch_seconds};
-  return ull__cpu_provider_create(job->threads, &rates, &job->provider);
+  ULL__TRY(ull__cpu_provider_create(job->threads, &rates, &job->provider));
+  ull__cpu_provider_allow(job->provider, &job->machine.allowances);
+  return ULL_OK;
 }

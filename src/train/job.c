@@ -78,7 +78,6 @@ ull_status ull__job_make_plan(ull__job *job, int64_t batch_size, int64_t micro_b
                                .shared = job->shared,
                                .loader_bytes = loader_bytes(job),
                                .process_bytes = job->machine.process_bytes + source_bytes(job),
-                               .kernel_bytes = job->machine.kernel_bytes,
                                .effort = (uint32_t)ull_config_integer(job->config, "effort")};
   memcpy(request.budget_bytes, job->budget_bytes, sizeof request.budget_bytes);
   bool whole = batch_size == job->batch_size;
@@ -167,6 +166,7 @@ void ull__job_destroy(ull__job *job) {
   ull__graph_destroy(job->update_graph);
   ull__graph_destroy(job->eval_graph);
   ull__model_destroy(job->model);
+  ull__machine_free(&job->machine);
   ull__free(job);
 }
 

@@ -216,7 +216,8 @@ static ull_status put_results(ull_trainer *t, json_t *object) {
   ULL__TRY(ull__json_put(object, "seconds", ull__json_real(all)));
   ULL__TRY(
       ull__json_put(object, "run", t->folder.path[0] ? json_string(t->folder.path) : json_null()));
-  return put_operator_seconds(t, object);
+  ULL__TRY(put_operator_seconds(t, object));
+  return ull__report_libraries(t->job->plan->family, object);
 }
 
 /* A loss takes 24 characters and a comma at most; it is finite, or its step had failed. */

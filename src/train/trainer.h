@@ -67,4 +67,8 @@ ull_status ull__trainer_hash(ull_trainer *trainer, char hex[65]);
 /* Keys that `plan` and `train` share. */
 ull_status ull__trainer_plan_object(ull_trainer *trainer, json_t *object);
 
+/* Puts `library_calls`: launches, and calls of the heap in them, by implementation of a library's;
+ * empty where nothing was watched. */
+ull_status ull__report_libraries(const ull__family *family, json_t *object);
+
 #endif

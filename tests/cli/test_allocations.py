@@ -4,10 +4,12 @@
 A preloaded library (count_calls.c) counts calls of the malloc family, mmap, open, clone and
 pthread_create by the object whose code made them. Calls made by the command's own code must be as
 many after 110 steps as after 10. Calls that libraries make in each step must be constant; they are
-listed by library and function.
+listed by library and function. oneDNN's are listed by implementation too, as the run itself counts
+them and as `ullage probe MODEL` did in a dry run of each kernel.
 """
 
 import collections
+import json
 import os
 import pathlib
 import shutil
@@ -46,6 +48,13 @@ def read_counts(path):
             name, function, calls = line.rsplit(" ", 2)
             counts[os.path.realpath(name), function] = int(calls)
     return counts
+
+
+def kernels_by_implementation(allowances):
+    rows = collections.defaultdict(list)
+    for kernel in allowances:
+        rows[kernel["name"].split()[0]].append(kernel)
+    return rows
 
 
 class Allocations(unittest.TestCase):
@@ -98,6 +107,46 @@ class Allocations(unittest.TestCase):
         listed = self.check_libraries(few, some, many)
         text = ", ".join(f"{name} {calls:g}" for name, calls in listed.items()) or "none"
         print(f"{' '.join(map(str, arguments[:5]))}: calls a step by libraries: {text}", flush=True)
+
+    def library_calls(self, arguments, machine, steps):
+        said = command.train(*arguments, "--steps", steps, "--threads", "2", "--machine", machine)
+        return said["library_calls"]
+
+    def check_dry_run(self, model):
+        """A step's calls: by the run's own watch, kernel for kernel, and from outside. Those of the
+        watch are whole numbers of launches at the figures of the dry run. Prints both tables."""
+        arguments = CASES[model]
+        machine = os.path.join(self.folder.name, "machine.json")
+        probed = command.run_json("probe", *arguments[:3], "--threads", "2")
+        with open(machine, "w", encoding="utf-8") as file:
+            json.dump(probed, file)
+        few, some, many = (self.library_calls(arguments, machine, n) for n in (FEW, SOME, MANY))
+        outside_some, _ = self.count(arguments, SOME)
+        outside_many, _ = self.count(arguments, MANY)
+        seen = sum(calls - outside_some.get(key, 0) for key, calls in outside_many.items()
+                   if "libdnnl" in key[0]) / (MANY - SOME)
+        steps, known = MANY - SOME, 0
+        rows = kernels_by_implementation(probed["allowances"])
+        print(f"{arguments[0]}: {seen:g} calls a step by oneDNN")
+        for name, last in sorted(many.items()):
+            launches = (last["launches"] - some[name]["launches"]) / steps
+            calls = (last["calls"] - some[name]["calls"]) / steps
+            early = (some[name]["calls"] - few[name]["calls"]) / (SOME - FEW)
+            fewest, most = (f(k["launch_calls"] for k in rows[name]) for f in (min, max))
+            print(f"  {name}: {launches:g} launches and {calls:g} calls a step; in the dry run of "
+                  f"{len(rows[name])} shapes {fewest} to {most} calls a launch", flush=True)
+            self.assertEqual(calls, early, name)
+            self.assertTrue(fewest * launches <= calls <= most * launches, name)
+            known += calls
+        self.assertEqual(known, seen)
+        return known
+
+    def test_dry_run(self):
+        calls = 0
+        for model in CASES:
+            with self.subTest(model=model):
+                calls += self.check_dry_run(model)
+        self.assertGreater(calls, 0, "no model here runs a kernel of oneDNN's")
 
     def test_loader(self):
         """Batches from files, with two loader threads and augmentation."""

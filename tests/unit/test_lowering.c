@@ -21,6 +21,8 @@ static const ull__layout *letter(char c, const ull__layout *now) {
   return c == 'x' ? &layout_x : c == 'y' ? &layout_y : c == '.' ? now : &ull__layout_plain;
 }
 
+static const ull__library_kernel library = {.name = "a kernel", .allowed = {1000, 10, 7, 1}};
+
 static ull_status choose(ull__provider *provider, const ull__lowering_query *query,
                          ull__lowering_choice *choice) {
   (void)provider;
@@ -35,8 +37,8 @@ static ull_status choose(ull__provider *provider, const ull__lowering_query *que
     choice->output_layouts[o] = letter(output, wanted != NULL ? wanted : &ull__layout_plain);
     choice->may_overwrite[o] = UINT16_MAX;
   }
+  choice->kernel.library = &library;
   choice->stores_inputs = strstr(query->node->name, "stores") != NULL ? UINT32_MAX : 0;
-  choice->kernel.hidden_bytes = 7;
   return ULL_OK;
 }
 
@@ -134,7 +136,12 @@ static void test_reorders_are_shared_within_a_phase(void **state) {
   assert_layout(lowered, "in", &ull__layout_plain);
   assert_layout(lowered, "b<xx>x", &layout_x);
   assert_int_equal(lowered->nodes[0].kernel.seconds * 2, 1);
-  assert_int_equal(lowered->hidden_bytes, 7);
+  uint64_t bytes;
+  const ull__lowered *both[] = {lowered, lowered};
+  assert_int_equal(ull__lowered_library_bytes(both, 1, &bytes), ULL_OK);
+  assert_int_equal(bytes, 1000 + 2 * 10 + 7); /* one prepared first, two more, one launch */
+  assert_int_equal(ull__lowered_library_bytes(both, 2, &bytes), ULL_OK);
+  assert_int_equal(bytes, 1000 + 5 * 10 + 7);
   assert_string_equal(lowered->fingerprint, "test 1");
   finish(lowered, stored, graph);
 }

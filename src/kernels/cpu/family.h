@@ -33,6 +33,8 @@ typedef struct ull__cpu {
   uint32_t threads;       /* the compute team's size at which launches run */
   ull__isa isa;
   ull__rates rates;
+  const ull__allowances *allowances; /* borrowed; NULL = nothing */
+  bool watches;                      /* counts what libraries take behind our back */
   ull__cpu_memory *memory;
   ull__onednn *onednn;
 } ull__cpu;
@@ -93,8 +95,8 @@ void ull__cpu_choose_like_input(const ull__lowering_query *query, uint32_t index
 #define ULL__CPU_SCALAR_EFFICIENCY 0.2 /* loops full of branches or gathers */
 
 /* Fills choice->kernel: implementation "cpu:NAME:ISA", seconds from the operator's cost and the
- * bytes of the chosen layouts, numeric class. Set workspace_bytes and hidden_bytes yourself before
- * or after. `entry`'s launch gets operands as ull__kernel says. */
+ * bytes of the chosen layouts, numeric class. Set workspace_bytes yourself before or after.
+ * `entry`'s launch gets operands as ull__kernel says. */
 ull_status ull__cpu_finish(ull__cpu *cpu, const ull__lowering_query *query,
                            ull__lowering_choice *choice, const char *name, ull__entry entry,
                            const void *constants, double efficiency);

@@ -4,6 +4,7 @@
  * a primitive with its memory objects in `prepare`; a launch only sets addresses and executes, so
  * our code allocates nothing in a step. The team's size is set before the library is asked, since
  * descriptors depend on it. */
+#include "kernels/cpu/library_heap.h"
 #include "kernels/cpu/onednn_internal.h"
 
 #include <dlfcn.h>
@@ -27,6 +28,8 @@ typedef struct onednn_kernel {
   ull__onednn *onednn;
   dnnl_primitive_desc_t descriptor;
   dnnl_primitive_t primitive; /* NULL until prepared */
+  ull__library_kernel *library;
+  bool watches;
   uint32_t argument_count;
   kernel_argument arguments[MAX_ARGUMENTS];
 } onednn_kernel;
@@ -38,6 +41,7 @@ struct ull__onednn {
   void (*set_team_size)(int); /* of the OpenMP runtime that the library uses; NULL = none */
   ULL__VECTOR(onednn_kernel *) kernels;
   ULL__VECTOR(ull__onednn_layout *) layouts;
+  ull__library_kernels library;
 };
 
 /* ---- state ---- */
@@ -88,6 +92,7 @@ void ull__onednn_destroy(ull__onednn *onednn) {
   }
   ull__vector_free(&onednn->kernels);
   ull__vector_free(&onednn->layouts);
+  ull__library_kernels_free(&onednn->library);
   if (onednn->stream != NULL) (void)dnnl_stream_destroy(onednn->stream);
   if (onednn->engine != NULL) (void)dnnl_engine_destroy(onednn->engine);
   ull__free(onednn);
@@ -224,10 +229,7 @@ ull_status ull__onednn_layout_of_md(ull__cpu *cpu, ull_dtype dtype, uint32_t ran
 
 /* ---- kernels ---- */
 
-static ull_status prepare_kernel(const void *constants) {
-  onednn_kernel *kernel = (onednn_kernel *)(uintptr_t)constants;
-  if (kernel->primitive != NULL) return ULL_OK;
-  ull__onednn_enter_team(kernel->onednn);
+static ull_status create_primitive(onednn_kernel *kernel) {
   for (uint32_t i = 0; i < kernel->argument_count; i++) {
     kernel_argument *argument = &kernel->arguments[i];
     if (argument->memory != NULL) continue;
@@ -237,10 +239,19 @@ static ull_status prepare_kernel(const void *constants) {
                            "a primitive");
 }
 
-static ull_status run_kernel(const ull__launch_frame *frame) {
-  const onednn_kernel *kernel = frame->constants;
-  dnnl_exec_arg_t arguments[MAX_ARGUMENTS];
+static ull_status prepare_kernel(const void *constants) {
+  onednn_kernel *kernel = (onednn_kernel *)(uintptr_t)constants;
+  if (kernel->primitive != NULL) return ULL_OK;
   ull__onednn_enter_team(kernel->onednn);
+  if (!kernel->watches) return create_primitive(kernel);
+  ull__library_heap_begin();
+  ull_status status = create_primitive(kernel);
+  ull_status counted = ull__library_kernel_prepared(kernel->library);
+  return status != ULL_OK ? status : counted;
+}
+
+static ull_status execute(const onednn_kernel *kernel, const ull__launch_frame *frame) {
+  dnnl_exec_arg_t arguments[MAX_ARGUMENTS];
   if (kernel->primitive == NULL) {
     return ULL__FAIL(ULL_ERROR_INTERNAL, "a primitive was launched before it was prepared");
   }
@@ -255,6 +266,16 @@ static ull_status run_kernel(const ull__launch_frame *frame) {
                                                     (int)kernel->argument_count, arguments),
                              "a launch"));
   return ull__onednn_check(dnnl_stream_wait(kernel->onednn->stream), "a launch");
+}
+
+static ull_status run_kernel(const ull__launch_frame *frame) {
+  const onednn_kernel *kernel = frame->constants;
+  ull__onednn_enter_team(kernel->onednn);
+  if (!kernel->watches) return execute(kernel, frame);
+  ull__library_heap_begin();
+  ull_status status = execute(kernel, frame);
+  ull_status counted = ull__library_kernel_launched(kernel->library);
+  return status != ULL_OK ? status : counted;
 }
 
 static ull_status add_argument(onednn_kernel *kernel, const ull__onednn_argument *wanted) {
@@ -278,6 +299,19 @@ uint64_t ull__onednn_scratchpad_bytes(const_dnnl_primitive_desc_t descriptor) {
   return bytes;
 }
 
+static ull_status name_kernel(ull__cpu *cpu, const char *kind, onednn_kernel *made,
+                              ull__kernel *kernel) {
+  char name[512];
+  snprintf(name, sizeof name, "%s %s", kernel->implementation, kind);
+  for (uint32_t i = 0; i < made->argument_count; i++)
+    if (made->arguments[i].argument != DNNL_ARG_SCRATCHPAD)
+      ull__onednn_add_name(&made->arguments[i].md, name, sizeof name);
+  ULL__TRY(ull__library_kernel_intern(cpu, &cpu->onednn->library, name, &made->library));
+  made->watches = cpu->watches;
+  kernel->library = made->library;
+  return ULL_OK;
+}
+
 static ull_status fill_kernel(onednn_kernel *made, const ull__onednn_argument *arguments,
                               uint32_t count, uint32_t workspace_operand, ull__kernel *kernel) {
   for (uint32_t i = 0; i < count; i++) {
@@ -292,13 +326,13 @@ static ull_status fill_kernel(onednn_kernel *made, const ull__onednn_argument *a
   kernel->entry = run_kernel;
   kernel->constants = made;
   kernel->prepare = prepare_kernel;
-  kernel->hidden_bytes = ULL__ONEDNN_HIDDEN_BYTES;
   snprintf(kernel->implementation, sizeof kernel->implementation, "onednn:%.50s",
            ull__onednn_implementation(made->descriptor));
   return ULL_OK;
 }
 
-ull_status ull__onednn_kernel_create(ull__cpu *cpu, dnnl_primitive_desc_t descriptor,
+ull_status ull__onednn_kernel_create(ull__cpu *cpu, const char *kind,
+                                     dnnl_primitive_desc_t descriptor,
                                      const ull__onednn_argument *arguments, uint32_t count,
                                      uint32_t workspace_operand, ull__kernel *kernel) {
   onednn_kernel *made = NULL;
@@ -310,7 +344,8 @@ ull_status ull__onednn_kernel_create(ull__cpu *cpu, dnnl_primitive_desc_t descri
   cpu->onednn->kernels.items[cpu->onednn->kernels.count++] = made;
   made->onednn = cpu->onednn;
   made->descriptor = descriptor;
-  return fill_kernel(made, arguments, count, workspace_operand, kernel);
+  ULL__TRY(fill_kernel(made, arguments, count, workspace_operand, kernel));
+  return name_kernel(cpu, kind, made, kernel);
 }
 
 bool ull__onednn_is_generated(const char *implementation) {

@@ -279,6 +279,14 @@ static void set_layout(const ull__lowering_query *query, uint32_t index, const u
   }
 }
 
+static void describe_kind(const problem *p, char *text, size_t size) {
+  static const char *const passes[] = {"forward", "backward data", "backward weights"};
+  const ull__onednn_convolution *c = &p->settings;
+  snprintf(text, size, "%s s%lld,%lld p%lld,%lld d%lld,%lld", passes[p->pass],
+           (long long)c->strides[0], (long long)c->strides[1], (long long)c->pads[0],
+           (long long)c->pads[1], (long long)c->dilations[0], (long long)c->dilations[1]);
+}
+
 static ull_status fill_choice(ull__cpu *cpu, const ull__lowering_query *query, const problem *p,
                               const answer *best, ull__lowering_choice *choice) {
   const ull__node *node = query->node;
@@ -293,7 +301,9 @@ static ull_status fill_choice(ull__cpu *cpu, const ull__lowering_query *query, c
   set_layout(query, r.weights, best->weights, choice);
   set_layout(query, r.dst, best->dst, choice);
   if (p->pass == ULL__ONEDNN_FORWARD && may_store(query, &r)) choice->stores_inputs = 2;
-  ULL__TRY(ull__onednn_kernel_create(cpu, best->descriptor, arguments, p->has_bias ? 4 : 3,
+  char kind[96];
+  describe_kind(p, kind, sizeof kind);
+  ULL__TRY(ull__onednn_kernel_create(cpu, kind, best->descriptor, arguments, p->has_bias ? 4 : 3,
                                      node->input_count + node->output_count, &choice->kernel));
   choice->kernel.seconds = best->seconds;
   choice->kernel.numeric_class =

@@ -2,12 +2,9 @@
 #ifndef ULL_KERNELS_CPU_ONEDNN_INTERNAL_H
 #define ULL_KERNELS_CPU_ONEDNN_INTERNAL_H
 
+#include "base/vector.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/onednn_shim.h"
-
-/* What generated code allocates in a launch although scratch memory is handed over: measured, under
- * 1 KiB in 3 to 7 calls. */
-#define ULL__ONEDNN_HIDDEN_BYTES ((uint64_t)16 << 10)
 
 /* What the `descriptor` of an OPAQUE layout made by this folder points to. Weights of grouped
  * convolutions have a dimension more than their value. */
@@ -36,14 +33,33 @@ typedef struct ull__onednn_argument {
 } ull__onednn_argument;
 
 /* Makes the kernel of a descriptor, which it takes over, failing or not: entry, constants, prepare,
- * workspace_bytes (operand `workspace_operand`), hidden_bytes, implementation. */
-ull_status ull__onednn_kernel_create(ull__cpu *cpu, dnnl_primitive_desc_t descriptor,
+ * workspace_bytes (operand `workspace_operand`), implementation, library. `kind` says what operands
+ * and implementation leave open: "forward s2,2 p1,1 d1,1". */
+ull_status ull__onednn_kernel_create(ull__cpu *cpu, const char *kind,
+                                     dnnl_primitive_desc_t descriptor,
                                      const ull__onednn_argument *arguments, uint32_t count,
                                      uint32_t workspace_operand, ull__kernel *kernel);
 
 /* To be called before the library is asked for anything whose answer depends on the team's size. */
 void ull__onednn_enter_team(const ull__onednn *onednn);
 dnnl_engine_t ull__onednn_engine(const ull__onednn *onednn);
+
+/* Every name's kernel; zero-initialise. */
+typedef struct ull__library_kernels {
+  ULL__VECTOR(ull__library_kernel *) items;
+  ull__text_map index;
+} ull__library_kernels;
+
+ull_status ull__library_kernel_intern(ull__cpu *cpu, ull__library_kernels *kernels,
+                                      const char *name, ull__library_kernel **out);
+void ull__library_kernels_free(ull__library_kernels *kernels);
+
+/* Appends " 64x32x3x3:ABcd16b16a". */
+void ull__onednn_add_name(const ull__onednn_md *md, char *text, size_t size);
+
+/* End what ull__library_heap_begin began: count, and fail where more was taken than is allowed. */
+ull_status ull__library_kernel_prepared(ull__library_kernel *kernel);
+ull_status ull__library_kernel_launched(ull__library_kernel *kernel);
 
 /* Bytes of scratch memory a descriptor asks for. */
 uint64_t ull__onednn_scratchpad_bytes(const_dnnl_primitive_desc_t descriptor);

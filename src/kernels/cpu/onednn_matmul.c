@@ -153,9 +153,9 @@ static ull_status choose(ull__cpu *cpu, const ull__lowering_query *query,
     return ULL_OK;
   }
   ull__cpu_choose_plain(query, choice);
-  ULL__TRY(ull__onednn_kernel_create(cpu, descriptor, arguments, p->bias != ULL__NONE ? 4 : 3,
-                                     query->node->input_count + query->node->output_count,
-                                     &choice->kernel));
+  ULL__TRY(ull__onednn_kernel_create(
+      cpu, "product", descriptor, arguments, p->bias != ULL__NONE ? 4 : 3,
+      query->node->input_count + query->node->output_count, &choice->kernel));
   choice->kernel.seconds = product_seconds(cpu, p);
   choice->kernel.numeric_class =
       ull__cpu_numeric_class(cpu, query, choice, choice->kernel.implementation);

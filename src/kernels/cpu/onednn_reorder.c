@@ -47,7 +47,7 @@ ull_status ull__onednn_reorder(ull__cpu *cpu, ull_dtype dtype, const ull__shape 
     return ULL__FAIL(ULL_ERROR_UNSUPPORTED, "oneDNN has no reorder from %s to %s", from->name,
                      to->name);
   }
-  ULL__TRY(ull__onednn_kernel_create(cpu, descriptor, arguments, 2, 2, kernel));
+  ULL__TRY(ull__onednn_kernel_create(cpu, "reorder", descriptor, arguments, 2, 2, kernel));
   ULL__TRY(ull__layout_bytes(from, dtype, shape, &from_bytes));
   ULL__TRY(ull__layout_bytes(to, dtype, shape, &to_bytes));
   kernel->seconds = ull__cpu_seconds(cpu, 0, (double)from_bytes + (double)to_bytes, 0.5);

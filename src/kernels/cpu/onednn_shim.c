@@ -121,6 +121,22 @@ uint64_t ull__onednn_md_bytes(const ull__onednn_md *md) {
   return ull__onednn_md_present(md) ? (uint64_t)dnnl_memory_desc_get_size(DESC(md)) : 0;
 }
 
+uint32_t ull__onednn_md_dims(const ull__onednn_md *md, int64_t dims[DNNL_MAX_NDIMS]) {
+  if (!ull__onednn_md_present(md)) return 0;
+#if DNNL_VERSION_MAJOR >= 3
+  dnnl_dims_t *found = NULL;
+  int32_t rank = 0;
+  bool known = dnnl_memory_desc_query(md->desc, dnnl_query_ndims_s32, &rank) == dnnl_success &&
+               dnnl_memory_desc_query(md->desc, dnnl_query_dims, &found) == dnnl_success;
+  if (!known) return 0;
+  memcpy(dims, *found, (size_t)rank * sizeof *dims);
+  return (uint32_t)rank;
+#else
+  memcpy(dims, md->desc.dims, (size_t)md->desc.ndims * sizeof *dims);
+  return (uint32_t)md->desc.ndims;
+#endif
+}
+
 typedef struct blocking {
   int rank, inner_count;
   const int64_t *padded_dims, *strides, *inner_blocks, *inner_indices;

@@ -38,6 +38,9 @@ void ull__onednn_md_destroy(ull__onednn_md *md);
 bool ull__onednn_md_same_place(const ull__onednn_md *a, const ull__onednn_md *b);
 uint64_t ull__onednn_md_bytes(const ull__onednn_md *md);
 
+/* Logical dimensions; returns their number. */
+uint32_t ull__onednn_md_dims(const ull__onednn_md *md, int64_t dims[DNNL_MAX_NDIMS]);
+
 /* The vendor's spelling, "ABcd16b16a": dimensions from the slowest, blocked ones in capitals, then
  * the blocks. */
 void ull__onednn_md_name(const ull__onednn_md *md, char *text, size_t size);

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/vector.h"
 #include "kernels/cpu/families.h"
+#include "kernels/cpu/library_heap.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/reorder.h"
 
@@ -157,6 +158,17 @@ static ull_status fill(ull__cpu *cpu, uint32_t threads, const ull__rates *rates)
            ull__onednn_version(), ull__isa_name(cpu->isa), cpu->threads);
   cpu->provider.fingerprint = cpu->memory->fingerprint;
   return ULL_OK;
+}
+
+void ull__cpu_provider_allow(ull__provider *provider, const ull__allowances *allowances) {
+  ull__cpu *cpu = (ull__cpu *)provider;
+  cpu->allowances = allowances;
+  if (strcmp(allowances->fingerprint, provider->fingerprint) == 0)
+    ull__cpu_provider_watch(provider);
+}
+
+bool ull__cpu_provider_watch(ull__provider *provider) {
+  return ((ull__cpu *)provider)->watches = ull__library_heap_watch();
 }
 
 ull_status ull__cpu_provider_create(uint32_t threads, const ull__rates *rates,
