@@ -40,6 +40,7 @@ VENDORS = [
     (r"^mpi\.h", "dist/mpi/"),
     (r"^jansson", ("base/json.", "cli/")),
     (r"^nettle/", "base/sha256."),
+    (r"^(jpeglib|jerror|spng)\.h|^webp/", "data/image/"),
 ]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.M)

@@ -22,10 +22,14 @@ int cli_check(command *c);
 int cli_plan(command *c);
 int cli_train(command *c);
 int cli_eval(command *c);
+int cli_data(command *c);
 
 /* Prints the thread's error record, for people on stderr or as JSON on stdout beside the keys of
  * `more` (the text of a JSON object; NULL = none), and returns its exit code. */
 int cli_fail(const command *c, const char *more);
+
+/* The same for a failure of the command's own, and what to do about it. */
+int cli_error(const command *c, ull_status status, const char *message, const char *change);
 
 /* The line that redraws itself on a terminal and is a plain line now and then in a pipe. */
 typedef struct progress {

@@ -48,6 +48,8 @@ static int dispatch(ull_command which, command *c) {
     return cli_train(c);
   case ULL_COMMAND_EVAL:
     return cli_eval(c);
+  case ULL_COMMAND_DATA:
+    return cli_data(c);
   default:
     return unavailable(which, c);
   }

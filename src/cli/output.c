@@ -34,3 +34,12 @@ int cli_fail(const command *c, const char *more) {
   if (c->json) print_json(&e, more);
   return ull_status_exit_code(e.status);
 }
+
+int cli_error(const command *c, ull_status status, const char *message, const char *change) {
+  ull_error e = {.status = status};
+  snprintf(e.message, sizeof e.message, "%s", message);
+  snprintf(e.change, sizeof e.change, "%s", change);
+  print_words(&e);
+  if (c->json) print_json(&e, NULL);
+  return ull_status_exit_code(e.status);
+}

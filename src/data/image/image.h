@@ -38,7 +38,8 @@ typedef struct ull__image_info {
   bool palette;
   bool progressive; /* a progressive JPEG or an interlaced PNG: all of it is decoded before a row */
   ull_verdict verdict;
-  const char *reason; /* in a few words, such as "premature end of data"; static, "" where ok */
+  const char *reason; /* in a few words, such as "premature end of file"; static, "" where there is
+                         nothing to say */
 } ull__image_info;
 
 typedef struct ull__image_reader ull__image_reader;
@@ -52,6 +53,9 @@ typedef struct ull__image_limits {
 
 /* Scratch that every picture needs whatever its size: for reading and headers. */
 uint64_t ull__image_fixed_bytes(void);
+
+/* Heap that a reader holds from create to destroy; at most, with what the libraries keep. */
+uint64_t ull__image_reader_bytes(void);
 
 ull_status ull__image_reader_create(const ull__image_limits *limits, ull__image_reader **out);
 void ull__image_reader_destroy(ull__image_reader *reader); /* NULL is allowed */
@@ -96,6 +100,9 @@ ull_status ull__image_prepare(ull__image_reader *reader, const ull__image_reques
 ull_status ull__image_decode(ull__image_reader *reader, const ull__image_request *request,
                              const ull__image_delivery *delivery, ull__scratch *scratch,
                              const ull__image_sink *sink, ull__image_info *info);
+
+/* Whoever turned the pixels upright says so: an otherwise sound picture becomes REPAIRED. */
+void ull__image_note_turned(ull__image_info *info, bool ignored);
 
 /* Ends work on the picture, whatever its state, and rewinds the scratch to where open found it. */
 void ull__image_close(ull__image_reader *reader);

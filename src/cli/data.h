@@ -1,0 +1,10 @@
+/* The sub-commands of `ullage data`: one function each, in data_NAME.c, and a row in data.c. */
+#ifndef ULL_CLI_DATA_H
+#define ULL_CLI_DATA_H
+
+#include "cli/cli.h"
+
+/* `subject` is the word behind the sub-command, never NULL. Returns an exit code. */
+int cli_data_decode(command *c, const char *subject);
+
+#endif

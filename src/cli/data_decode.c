@@ -1,0 +1,99 @@
+/* ullage data decode FILE: one picture to pixels, with its verdict. */
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/data.h"
+#include "ullage/image.h"
+
+static bool ends_with(const char *text, const char *end) {
+  size_t length = strlen(text), end_length = strlen(end);
+  return length >= end_length && strcmp(text + length - end_length, end) == 0;
+}
+
+/* The text has passed the options table: four numbers of at most nine digits. */
+static void read_crop(const command *c, ull_image_options *options) {
+  const char *crop = ull_config_text(c->config, "crop");
+  options->crop = crop != NULL && sscanf(crop, "%d,%d,%d,%d", &options->x, &options->y,
+                                         &options->width, &options->height) == 4;
+}
+
+static ull_image_options read_options(const command *c, const char *out) {
+  ull_image_options options = ull_image_options_default();
+  options.channels = out != NULL && ends_with(out, ".pgm") ? 1 : 3;
+  options.ignore_orientation = strcmp(ull_config_text(c->config, "orientation"), "ignore") == 0;
+  read_crop(c, &options);
+  if (ull_config_has(c->config, "loader-memory"))
+    options.memory_limit = ull_config_bytes(c->config, "loader-memory");
+  return options;
+}
+
+/* Binary PPM, or PGM for one channel. 0, or -1 with errno. */
+static int write_pixels(const char *path, const ull_image *image) {
+  FILE *file = fopen(path, "wb");
+  if (file == NULL) return -1;
+  size_t bytes = (size_t)image->width * (size_t)image->height * (size_t)image->channels;
+  bool written = fprintf(file, "P%d\n%d %d\n255\n", image->channels == 1 ? 5 : 6, image->width,
+                         image->height) > 0 &&
+                 fwrite(image->pixels, 1, bytes, file) == bytes;
+  int error = errno;
+  bool closed = fclose(file) == 0;
+  if (written && !closed) error = errno;
+  errno = error;
+  return written && closed ? 0 : -1;
+}
+
+/* One JSON object; freed by the caller. */
+static char *describe(const ull_image *image, const char *path, const char *out) {
+  json_t *object = json_pack(
+      "{s:i, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:I}", "schema", 1, "path", path,
+      "format", image->format, "verdict", ull_verdict_name(image->verdict), "reason", image->reason,
+      "width", image->width, "height", image->height, "stored_width", image->stored_width,
+      "stored_height", image->stored_height, "orientation", image->orientation, "working_bytes",
+      (json_int_t)image->working_bytes);
+  if (object && out) json_object_set_new(object, "out", json_string(out));
+  char *line = object ? json_dumps(object, JSON_COMPACT) : NULL;
+  json_decref(object);
+  return line;
+}
+
+static void print_words(FILE *report, const ull_image *image, const char *path) {
+  fprintf(report, "%s: %s, %s%s%s\n", path, image->format, ull_verdict_name(image->verdict),
+          image->reason[0] ? ": " : "", image->reason);
+  fprintf(report, "  %d x %d stored, orientation %d, %d x %d decoded, %.1f MiB of working memory\n",
+          image->stored_width, image->stored_height, image->orientation, image->width,
+          image->height, (double)image->working_bytes / 1048576.0);
+}
+
+static int report(const command *c, const char *path, const char *out, ull_status status,
+                  const ull_image *image) {
+  char *line = c->json ? describe(image, path, image->pixels ? out : NULL) : NULL;
+  int code = ull_status_exit_code(ULL_ERROR_DATA);
+  if (status != ULL_OK) {
+    code = cli_fail(c, line);
+  } else {
+    print_words(c->report, image, path);
+    if (line) puts(line);
+    if (!ull_verdict_is_bad(image->verdict)) code = 0;
+  }
+  free(line);
+  return code;
+}
+
+int cli_data_decode(command *c, const char *path) {
+  const char *out = ull_config_text(c->config, "out");
+  ull_image_options options = read_options(c, out);
+  ull_image image;
+  ull_status status = ull_image_decode_file(path, &options, &image);
+  int code;
+  if (image.pixels && out && write_pixels(out, &image) != 0) {
+    char message[512];
+    snprintf(message, sizeof message, "%.300s: cannot be written: %s", out, strerror(errno));
+    code = cli_error(c, ULL_ERROR_IO, message, "name another file with --out");
+  } else {
+    code = report(c, path, out, status, &image);
+  }
+  ull_image_free(&image);
+  return code;
+}
