@@ -235,21 +235,72 @@ const char *ull_normalize_describe(const ull_normalize *normalize, char *buffer,
 
 typedef enum ull_padding { ULL_PADDING_ZERO, ULL_PADDING_REFLECT } ull_padding;
 
-/* Both act on image arrays, before normalisation: a window of the image's own size at a random
- * offset in the image padded by `crop_pixels` on each side; a mirror image from left to right in
- * half of the cases. */
+/* How an encoded picture of any size becomes [H, W]. */
+typedef enum ull_framing {
+  ULL_FRAMING_UNSET,       /* centre crop; with crop_pixels: stretch */
+  ULL_FRAMING_STRETCH,     /* resized to W x H, whatever its ratio of sides */
+  ULL_FRAMING_CENTRE_CROP, /* the short side becomes resize_side pixels, the middle is shown; where
+                              that is smaller than W x H, zeros surround it */
+  ULL_FRAMING_RANDOM_CROP, /* a window of random place, area (area_min to area_max of the picture's)
+                              and ratio of sides (3/4 to 4/3), resized to W x H */
+} ull_framing;
+
+/* Random changes of training images. Each is drawn from (seed, epoch, sample) alone. Whatever the
+ * order in which they were asked for, they are applied in this one:
+ *
+ *     framing, crop, flips   arrays with `image` set, and pictures; masks follow
+ *     rotation               pictures; masks follow
+ *     colour jitter, grayscale, RandAugment          pictures, on uint8 before normalisation
+ *     normalisation
+ *     erasing                pictures, after normalisation
+ *     mixup or cutmix        the batch
+ *
+ * Definitions and rounding are torchvision's (RandomResizedCrop, RandomRotation, ColorJitter,
+ * RandomGrayscale, RandAugment, RandomErasing) with Pillow's arithmetic. All zero: nothing. */
 typedef struct ull_augment {
-  int crop_pixels; /* 0 = no crop */
+  int crop_pixels; /* a window of the image's own size at a random offset in the image padded by so
+                      many pixels on each side; 0 = no crop */
   ull_padding padding;
-  bool flip;
+  bool flip;          /* mirrored from left to right in half of the cases */
+  bool flip_vertical; /* mirrored from top to bottom in half of the cases */
+  ull_framing framing;
+  double area_min, area_max; /* of the random crop */
+  int resize_side;           /* of the centre crop, pixels; 0: larger of W and H * 256 / 224 */
+  double rotate_degrees;     /* turned by up to so much either way; zeros come in */
+  double brightness, contrast, saturation; /* factors from [max(0, 1 - x), 1 + x] */
+  double hue;                              /* moved by up to so much of a full turn; at most 0.5 */
+  double grayscale_probability;
+  int operations;           /* of RandAugment, each of 14 drawn at random; 0 = none */
+  int magnitude;            /* of RandAugment, 0 to 30 */
+  double erase_probability; /* a rectangle of 2 to 33 % of the area becomes 0 */
+  double mixup_alpha;       /* lambda from Beta(alpha, alpha); 0 = off */
+  double cutmix_alpha;      /* where both are on, half of the batches get either */
 } ull_augment;
 
-/* `none`, or a comma list of `crop`, `crop:PIXELS`, `crop:PIXELS:zero|reflect` and `flip`. `crop`
- * alone pads 4 zeros. */
+/* `none`, or a comma list of
+ *
+ *     crop, crop:PIXELS, crop:PIXELS:zero|reflect        4 zeros by default
+ *     flip, vflip
+ *     random-resized-crop, random-resized-crop:MIN-MAX   0.08-1 by default; short: rrc
+ *     resize, resize:SIDE                                and centre crop
+ *     stretch
+ *     rotate:DEGREES
+ *     color-jitter:BRIGHTNESS:CONTRAST:SATURATION:HUE    what is left out at the end is 0
+ *     grayscale, grayscale:PROBABILITY                   0.1 by default
+ *     randaugment, randaugment:N:MAGNITUDE               2 and 9 by default
+ *     erase, erase:PROBABILITY                           0.5 by default
+ *     mixup, mixup:ALPHA                                 0.2 by default
+ *     cutmix, cutmix:ALPHA                               1 by default
+ *
+ * ULL_ERROR_USAGE: anything else, or two framings that contradict each other. */
 ull_status ull_augment_parse(const char *text, ull_augment *out);
 
-/* "crop 4 (zero), flip" or "none". Returns `buffer`. */
+/* "crop 4 (zero), flip" or "none". Returns `buffer`; 256 bytes hold every text. */
 const char *ull_augment_describe(const ull_augment *augment, char *buffer, size_t buffer_bytes);
+
+/* What a folder of photographs gets where nothing was asked: random resized crop and flip for
+ * training, resize and centre crop for evaluation. */
+ull_augment ull_augment_default_for_photos(bool training);
 
 /* ---- Loader ---------------------------------------------------------------------------------- */
 

@@ -161,7 +161,7 @@ static ull_status set_geometry(const ull_array_info *info, const ull_binding *bi
   conversion->channels = (int)info->shape[0];
   conversion->height = (int)info->shape[1];
   conversion->width = (int)info->shape[2];
-  conversion->moves = augment->crop_pixels > 0 || augment->flip;
+  conversion->moves = augment->crop_pixels > 0 || augment->flip || augment->flip_vertical;
   conversion->padding = augment->padding;
   bool reflects = augment->crop_pixels > 0 && augment->padding == ULL_PADDING_REFLECT;
   if (reflects &&
@@ -202,6 +202,7 @@ ull__move ull__draw_move(const ull_augment *augment, uint64_t key, uint64_t epoc
       .down = draw_offset(block.word[0], augment->crop_pixels),
       .right = draw_offset(block.word[1], augment->crop_pixels),
       .flip = augment->flip && (block.word[2] >> 31),
+      .flip_vertical = augment->flip_vertical && (block.word[3] >> 31),
   };
 }
 
@@ -311,7 +312,8 @@ static void convert_moved(const ull__conversion *conversion, ull__move move, con
   uint64_t to_row = (uint64_t)conversion->width * ull_dtype_bytes(conversion->to);
   for (int c = 0; c < conversion->channels; c++, from += from_row * (uint64_t)conversion->height) {
     for (int y = 0; y < conversion->height; y++, to += to_row) {
-      int row = border(conversion->padding, y + move.down, conversion->height);
+      int line = move.flip_vertical ? conversion->height - 1 - y : y;
+      int row = border(conversion->padding, line + move.down, conversion->height);
       if (row < 0) {
         convert_zero_row(conversion, c, to);
       } else {

@@ -31,11 +31,12 @@ typedef struct ull__conversion {
 ull_status ull__conversion_create(const ull_array_info *info, const ull_binding *binding,
                                   const ull_augment *augment, ull__conversion *conversion);
 
-/* The window and mirror of one sample: output (y, x) comes from (y + down, x + right), mirrored
+/* The window and mirrors of one sample: output (y, x) comes from (y + down, x + right), mirrored
  * first. */
 typedef struct ull__move {
   int down, right;
   bool flip;
+  bool flip_vertical;
 } ull__move;
 
 /* Drawn from (key, epoch, sample) alone. */

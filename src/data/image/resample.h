@@ -2,9 +2,10 @@
  * come out of a decoder; nothing of the size of the picture is ever stored.
  *
  * The filter is the triangle (bilinear) whose support grows with the scale, as Pillow and
- * torchvision's antialias=True have it. Rows are first gathered down (vertically), then across. The
- * output is written through strides, so that mirror images, the eight orientations and both layouts
- * are the same code. */
+ * torchvision's antialias=True have it. Each row is first gathered across into a ring of short rows
+ * of 16-bit integers, then rows of the ring are gathered down into a finished one. All sums are
+ * integers: the same bits on every instruction set. The output is written through strides, so that
+ * mirror images, the eight orientations and both layouts are the same code. */
 #ifndef ULL_DATA_IMAGE_RESAMPLE_H
 #define ULL_DATA_IMAGE_RESAMPLE_H
 
@@ -35,22 +36,37 @@ typedef struct ull__resample_spec {
   double right, bottom;
   int width, height; /* of the output */
   ull__pixel_store store;
+
+  /* Everything from here on may be zero. */
+  int resized_width, resized_height; /* pixels that the window is cut into; 0: width and height.
+                                        Output (x, y) is resized pixel (x + shift_x, y + shift_y):
+                                        only what it needs is asked for and computed */
+  int shift_x, shift_y;
+  ull_padding padding;    /* where that lies outside: zero (before scale and bias), or reflected */
+  int mirror_x, mirror_y; /* the stored picture's extent where that axis runs against the upright
+                             picture's, so that rounding is the upright picture's; else 0 */
+  uint8_t fill;           /* class number outside, of nearest */
 } ull__resample_spec;
 
 typedef struct ull__resampler ull__resampler;
+
+/* Moves a spec made for the stored picture to what a decoder delivers: another scale, and the
+ * pixels that will come. */
+void ull__resample_deliver(ull__resample_spec *spec, const ull__image_delivery *delivery);
 
 /* Source pixels that the output of this window needs: the window and the filter's support, within
  * the bounds; spec->pixels is not read. */
 ull__rect ull__resample_region(const ull__resample_spec *spec);
 
-/* Scratch that a resampler takes. */
+/* Scratch that a resampler takes. ULL_ERROR_INVALID: a spec that contradicts itself. */
 ull_status ull__resample_bytes(const ull__resample_spec *spec, uint64_t *bytes);
 
 /* Lives in the scratch. ULL_ERROR_INVALID where `pixels` does not cover what is needed. */
 ull_status ull__resample_begin(const ull__resample_spec *spec, ull__scratch *scratch,
                                ull__resampler **out);
 
-/* A row of spec->pixels, from the first on, in order. `context` is the resampler. */
+/* A row of spec->pixels, from the first on, in order (`y` is not looked at). `context` is the
+ * resampler. Rows that are not needed may be left out at the end, not at the beginning. */
 ull_status ull__resample_row(void *context, int y, const uint8_t *pixels);
 
 #endif

@@ -1,0 +1,348 @@
+/* Across: a block of eight output pixels at a time; the four channels of two taps meet in one
+ * multiply-add of pairs. Down: the same with pairs of rows. */
+#include "data/loops/resample.h"
+
+#include <string.h>
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#include "base/isa.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+enum { HALF = 128 }; /* of the bits that `across` drops */
+
+/* ---- across ---- */
+
+#if defined(__AVX512BW__)
+
+INLINE __m512i load_four(const uint8_t *pixels, const int32_t *first, int64_t tap) {
+  __m512i x = _mm512_castsi128_si512(
+      _mm_loadu_si128((const __m128i *)(pixels + ((int64_t)first[0] + tap) * 4)));
+  const uint8_t *b = pixels + ((int64_t)first[1] + tap) * 4;
+  const uint8_t *c = pixels + ((int64_t)first[2] + tap) * 4;
+  const uint8_t *d = pixels + ((int64_t)first[3] + tap) * 4;
+  x = _mm512_inserti32x4(x, _mm_loadu_si128((const __m128i *)b), 1);
+  x = _mm512_inserti32x4(x, _mm_loadu_si128((const __m128i *)c), 2);
+  return _mm512_inserti32x4(x, _mm_loadu_si128((const __m128i *)d), 3);
+}
+
+INLINE __m512i sum_four(const uint8_t *pixels, const int32_t *first, const int16_t *weights,
+                        int64_t groups) {
+  const __m512i first_pair =
+      _mm512_broadcast_i32x4(_mm_setr_epi8(0, -1, 4, -1, 1, -1, 5, -1, 2, -1, 6, -1, 3, -1, 7, -1));
+  const __m512i second_pair = _mm512_broadcast_i32x4(
+      _mm_setr_epi8(8, -1, 12, -1, 9, -1, 13, -1, 10, -1, 14, -1, 11, -1, 15, -1));
+  const __m512i even = _mm512_setr_epi32(0, 0, 0, 0, 2, 2, 2, 2, 4, 4, 4, 4, 6, 6, 6, 6);
+  const __m512i odd = _mm512_setr_epi32(1, 1, 1, 1, 3, 3, 3, 3, 5, 5, 5, 5, 7, 7, 7, 7);
+  __m512i sum = _mm512_set1_epi32(HALF);
+  for (int64_t g = 0; g < groups; g++, weights += 4 * ULL__ACROSS_TAPS) {
+    __m512i x = load_four(pixels, first, g * ULL__ACROSS_TAPS);
+    __m512i w = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)weights));
+    sum = _mm512_sub_epi32(sum, _mm512_madd_epi16(_mm512_shuffle_epi8(x, first_pair),
+                                                  _mm512_permutexvar_epi32(even, w)));
+    sum = _mm512_sub_epi32(sum, _mm512_madd_epi16(_mm512_shuffle_epi8(x, second_pair),
+                                                  _mm512_permutexvar_epi32(odd, w)));
+  }
+  return sum;
+}
+
+INLINE void across_block(const ull__across *across, const uint8_t *pixels, int64_t x,
+                         int64_t groups, int16_t *to) {
+  const int16_t *weights = across->weights + x * groups * ULL__ACROSS_TAPS;
+  const int32_t *first = across->first + x;
+  __m512i low = sum_four(pixels, first, weights, groups);
+  __m512i high = sum_four(pixels, first + 4, weights + 16 * groups, groups);
+  /* Words: red 0, red 4, green 0, green 4, ...; the next lane has pixels 1 and 5. */
+  __m512i words =
+      _mm512_mask_blend_epi16(0xAAAAAAAA, _mm512_srli_epi32(low, 8), _mm512_slli_epi32(high, 8));
+  const __m512i order =
+      _mm512_setr_epi32(0x080000, 0x180010, 0x090001, 0x190011, 0x0A0002, 0x1A0012, 0x0B0003,
+                        0x1B0013, 0x0C0004, 0x1C0014, 0x0D0005, 0x1D0015, 0, 0, 0, 0);
+  __m512i planes = _mm512_permutexvar_epi16(order, words);
+  _mm_storeu_si128((__m128i *)to, _mm512_castsi512_si128(planes));
+  _mm_storeu_si128((__m128i *)(to + across->plane), _mm512_extracti32x4_epi32(planes, 1));
+  _mm_storeu_si128((__m128i *)(to + 2 * across->plane), _mm512_extracti32x4_epi32(planes, 2));
+}
+
+#elif defined(__AVX2__)
+
+INLINE __m256i sum_two(const uint8_t *pixels, const int32_t *first, const int16_t *weights,
+                       int64_t groups) {
+  const __m256i first_pair = _mm256_broadcastsi128_si256(
+      _mm_setr_epi8(0, -1, 4, -1, 1, -1, 5, -1, 2, -1, 6, -1, 3, -1, 7, -1));
+  const __m256i second_pair = _mm256_broadcastsi128_si256(
+      _mm_setr_epi8(8, -1, 12, -1, 9, -1, 13, -1, 10, -1, 14, -1, 11, -1, 15, -1));
+  const __m256i even = _mm256_setr_epi32(0, 0, 0, 0, 2, 2, 2, 2);
+  const __m256i odd = _mm256_setr_epi32(1, 1, 1, 1, 3, 3, 3, 3);
+  const uint8_t *a = pixels + (int64_t)first[0] * 4, *b = pixels + (int64_t)first[1] * 4;
+  __m256i sum = _mm256_set1_epi32(HALF);
+  for (int64_t g = 0; g < groups; g++, weights += 4 * ULL__ACROSS_TAPS) {
+    __m256i x = _mm256_inserti128_si256(
+        _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(a + g * 16))),
+        _mm_loadu_si128((const __m128i *)(b + g * 16)), 1);
+    __m256 w =
+        _mm256_castsi256_ps(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)weights)));
+    __m256i w_even = _mm256_castps_si256(_mm256_permutevar_ps(w, even));
+    __m256i w_odd = _mm256_castps_si256(_mm256_permutevar_ps(w, odd));
+    sum = _mm256_sub_epi32(sum, _mm256_madd_epi16(_mm256_shuffle_epi8(x, first_pair), w_even));
+    sum = _mm256_sub_epi32(sum, _mm256_madd_epi16(_mm256_shuffle_epi8(x, second_pair), w_odd));
+  }
+  return sum;
+}
+
+/* Words: red 0, red 2, green 0, green 2, ... and in the upper lane pixels 1 and 3. */
+INLINE __m256i join_four(const uint8_t *pixels, const int32_t *first, const int16_t *weights,
+                         int64_t groups) {
+  __m256i low = sum_two(pixels, first, weights, groups);
+  __m256i high = sum_two(pixels, first + 2, weights + 2 * ULL__ACROSS_TAPS, groups);
+  return _mm256_blend_epi16(_mm256_srli_epi32(low, 8), _mm256_slli_epi32(high, 8), 0xAA);
+}
+
+INLINE void across_block(const ull__across *across, const uint8_t *pixels, int64_t x,
+                         int64_t groups, int16_t *to) {
+  const int16_t *weights = across->weights + x * groups * ULL__ACROSS_TAPS;
+  const int32_t *first = across->first + x;
+  __m256i low = join_four(pixels, first, weights, groups);
+  __m256i high = join_four(pixels, first + 4, weights + 16 * groups, groups);
+  __m256i red_green = _mm256_unpacklo_epi32(low, high), blue = _mm256_unpackhi_epi32(low, high);
+  __m128i even = _mm256_castsi256_si128(red_green), odd = _mm256_extracti128_si256(red_green, 1);
+  _mm_storeu_si128((__m128i *)to, _mm_unpacklo_epi16(even, odd));
+  _mm_storeu_si128((__m128i *)(to + across->plane), _mm_unpackhi_epi16(even, odd));
+  __m128i blues =
+      _mm_unpacklo_epi16(_mm256_castsi256_si128(blue), _mm256_extracti128_si256(blue, 1));
+  _mm_storeu_si128((__m128i *)(to + 2 * across->plane), blues);
+}
+
+#else
+
+INLINE void across_block(const ull__across *across, const uint8_t *pixels, int64_t x,
+                         int64_t groups, int16_t *to) {
+  for (int64_t i = 0; i < ULL__ACROSS_BLOCK; i++) {
+    const uint8_t *pixel = pixels + (int64_t)across->first[x + i] * 4;
+    const int16_t *weights =
+        across->weights + ((x + i) / 4 * groups * 4 + i % 4) * ULL__ACROSS_TAPS;
+    int32_t sum[4] = {HALF, HALF, HALF, HALF};
+    for (int64_t g = 0; g < groups; g++, weights += 4 * ULL__ACROSS_TAPS) {
+      for (int tap = 0; tap < ULL__ACROSS_TAPS; tap++, pixel += 4) {
+        for (int c = 0; c < 4; c++) sum[c] -= pixel[c] * weights[tap];
+      }
+    }
+    for (int c = 0; c < 3; c++) to[c * across->plane + i] = (int16_t)(sum[c] >> 8);
+  }
+}
+
+#endif
+
+static void across_colour(const ull__across *across, const uint8_t *pixels, int16_t *planes) {
+  if (across->groups == 1) {
+    for (int64_t x = 0; x < across->outputs; x += ULL__ACROSS_BLOCK) {
+      across_block(across, pixels, x, 1, planes + x);
+    }
+    return;
+  }
+  for (int64_t x = 0; x < across->outputs; x += ULL__ACROSS_BLOCK) {
+    across_block(across, pixels, x, across->groups, planes + x);
+  }
+}
+
+static void across_grey(const ull__across *across, const uint8_t *pixels, int16_t *plane) {
+  int64_t groups = across->groups;
+  for (int64_t x = 0; x < across->outputs; x++) {
+    const uint8_t *pixel = pixels + across->first[x];
+    const int16_t *weights = across->weights + (x / 4 * groups * 4 + x % 4) * ULL__ACROSS_TAPS;
+    int32_t sum = HALF;
+    for (int64_t g = 0; g < groups; g++, pixel += ULL__ACROSS_TAPS, weights += 16) {
+      for (int tap = 0; tap < ULL__ACROSS_TAPS; tap++) sum -= pixel[tap] * weights[tap];
+    }
+    plane[x] = (int16_t)(sum >> 8);
+  }
+}
+
+/* ---- down ---- */
+
+#if defined(__AVX512BW__)
+
+enum { STEP = 32 };
+
+INLINE void down_block(const int16_t *const *rows, int64_t at, const int16_t *weights, int taps,
+                       float scale, float bias, float *to) {
+  __m512i low = _mm512_setzero_si512(), high = low;
+  for (int k = 0; k < taps; k += 2) {
+    int32_t pair;
+    memcpy(&pair, weights + k, sizeof pair);
+    __m512i w = _mm512_set1_epi32(pair);
+    __m512i a = _mm512_loadu_si512(rows[k] + at), b = _mm512_loadu_si512(rows[k + 1] + at);
+    low = _mm512_sub_epi32(low, _mm512_madd_epi16(_mm512_unpacklo_epi16(a, b), w));
+    high = _mm512_sub_epi32(high, _mm512_madd_epi16(_mm512_unpackhi_epi16(a, b), w));
+  }
+  __m512 s = _mm512_set1_ps(scale), t = _mm512_set1_ps(bias);
+  __m512 x = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(low), s), t);
+  __m512 y = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(high), s), t);
+  const __m512i front = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
+  const __m512i back =
+      _mm512_setr_epi32(8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31);
+  _mm512_storeu_ps(to, _mm512_permutex2var_ps(x, front, y));
+  _mm512_storeu_ps(to + 16, _mm512_permutex2var_ps(x, back, y));
+}
+
+#elif defined(__AVX2__)
+
+enum { STEP = 16 };
+
+INLINE void down_block(const int16_t *const *rows, int64_t at, const int16_t *weights, int taps,
+                       float scale, float bias, float *to) {
+  __m256i low = _mm256_setzero_si256(), high = low;
+  for (int k = 0; k < taps; k += 2) {
+    int32_t pair;
+    memcpy(&pair, weights + k, sizeof pair);
+    __m256i w = _mm256_set1_epi32(pair);
+    __m256i a = _mm256_loadu_si256((const __m256i *)(rows[k] + at));
+    __m256i b = _mm256_loadu_si256((const __m256i *)(rows[k + 1] + at));
+    low = _mm256_sub_epi32(low, _mm256_madd_epi16(_mm256_unpacklo_epi16(a, b), w));
+    high = _mm256_sub_epi32(high, _mm256_madd_epi16(_mm256_unpackhi_epi16(a, b), w));
+  }
+  __m256 s = _mm256_set1_ps(scale), t = _mm256_set1_ps(bias);
+  __m256 x = _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(low), s), t);
+  __m256 y = _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(high), s), t);
+  _mm256_storeu_ps(to, _mm256_permute2f128_ps(x, y, 0x20));
+  _mm256_storeu_ps(to + 8, _mm256_permute2f128_ps(x, y, 0x31));
+}
+
+#else
+
+enum { STEP = 16 };
+
+INLINE void down_block(const int16_t *const *rows, int64_t at, const int16_t *weights, int taps,
+                       float scale, float bias, float *to) {
+  int32_t sum[STEP] = {0};
+  for (int k = 0; k < taps; k++) {
+    const int16_t *row = rows[k] + at;
+    for (int i = 0; i < STEP; i++) sum[i] -= row[i] * weights[k];
+  }
+  for (int i = 0; i < STEP; i++) to[i] = (float)sum[i] * scale + bias;
+}
+
+#endif
+
+static void down(const int16_t *const *rows, int64_t offset, const int16_t *weights, int taps,
+                 int count, float scale, float bias, float *to) {
+  int i = 0;
+  for (; i + STEP <= count; i += STEP) {
+    down_block(rows, offset + i, weights, taps, scale, bias, to + i);
+  }
+  if (i == count) return;
+  float last[STEP];
+  down_block(rows, offset + i, weights, taps, scale, bias, last);
+  memcpy(to + i, last, (size_t)(count - i) * sizeof *to);
+}
+
+static void down_add(const int16_t *restrict row, int16_t weight, int64_t count,
+                     int32_t *restrict sums) {
+  for (int64_t i = 0; i < count; i++) sums[i] -= row[i] * weight;
+}
+
+static void down_end(const int32_t *restrict sums, int count, float scale, float bias,
+                     float *restrict to) {
+  for (int i = 0; i < count; i++) to[i] = (float)sums[i] * scale + bias;
+}
+
+/* ---- stores ---- */
+
+INLINE uint8_t byte_of(float x) {
+  x = x > 0 ? x : 0; /* also where x is NaN */
+  x = x < 255 ? x : 255;
+  return (uint8_t)(int32_t)(x + 0.5f);
+}
+
+INLINE uint16_t bfloat16_of(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  if ((bits & 0x7FFFFFFF) > 0x7F800000) return (uint16_t)(bits >> 16 | 0x40);
+  return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+INLINE uint16_t float16_of(float x) {
+#if defined(__F16C__)
+  return (uint16_t)_cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT);
+#else
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  uint32_t sign = bits >> 16 & 0x8000, size = bits & 0x7FFFFFFF;
+  if (size > 0x7F800000) return (uint16_t)(sign | 0x7E00 | (size >> 13 & 0x3FF));
+  if (size >= 0x477FF000) return (uint16_t)(sign | 0x7C00);
+  if (size < 0x38800000) { /* below the smallest normal number: let the adder round */
+    float shifted;
+    memcpy(&shifted, &size, sizeof shifted);
+    shifted += 0.5f;
+    memcpy(&size, &shifted, sizeof size);
+    return (uint16_t)(sign | (size - 0x3F000000));
+  }
+  size += 0xFFF + (size >> 13 & 1);
+  return (uint16_t)(sign | ((size - 0x38000000) >> 13));
+#endif
+}
+
+#define STORE(name, type, convert)                                                             \
+  static void name(const float *restrict from, int count, int64_t stride, void *restrict to) { \
+    type *at = to;                                                                             \
+    if (stride == 1) {                                                                         \
+      for (int i = 0; i < count; i++) at[i] = convert(from[i]);                                \
+    } else {                                                                                   \
+      for (int i = 0; i < count; i++) at[i * stride] = convert(from[i]);                       \
+    }                                                                                          \
+  }
+STORE(store_bytes, uint8_t, byte_of)
+STORE(store_float16, uint16_t, float16_of)
+STORE(store_bfloat16, uint16_t, bfloat16_of)
+STORE(store_float32, float, )
+STORE(store_int32, int32_t, (int32_t))
+STORE(store_int64, int64_t, (int64_t))
+#undef STORE
+
+static void store(const float *from, int count, const ull__row_store *how, void *to) {
+  switch (how->dtype) {
+  case ULL_FLOAT16:
+    store_float16(from, count, how->stride, to);
+    break;
+  case ULL_BFLOAT16:
+    store_bfloat16(from, count, how->stride, to);
+    break;
+  case ULL_FLOAT32:
+    store_float32(from, count, how->stride, to);
+    break;
+  case ULL_INT32:
+    store_int32(from, count, how->stride, to);
+    break;
+  case ULL_INT64:
+    store_int64(from, count, how->stride, to);
+    break;
+  default:
+    store_bytes(from, count, how->stride, to);
+    break;
+  }
+}
+
+static void store_rgb(const float *restrict planes, int64_t plane, int count,
+                      uint8_t *restrict to) {
+  for (int i = 0; i < count; i++) {
+    to[3 * i] = byte_of(planes[i]);
+    to[3 * i + 1] = byte_of(planes[plane + i]);
+    to[3 * i + 2] = byte_of(planes[2 * plane + i]);
+  }
+}
+
+const ull__resample_loops *ULL__ISA_NAME(ull__resample_loops)(void) {
+  static const ull__resample_loops loops = {
+      .across_colour = across_colour,
+      .across_grey = across_grey,
+      .down = down,
+      .down_add = down_add,
+      .down_end = down_end,
+      .store = store,
+      .store_rgb = store_rgb,
+  };
+  return &loops;
+}
