@@ -1,7 +1,7 @@
 /* JPEG by libjpeg-turbo: the accurate inverse DCT, smooth upsampling, so that pixels are those of
  * `djpeg -dct int`, whatever part of the picture is asked for.
  *
- * Smooth upsampling looks one sample to each side. Columns are therefore decoded two pixels beyond
+ * Smooth upsampling looks one sample to each side. Columns are therefore decoded a pixel beyond
  * the region, and trimmed; above, the library itself reads the rows that it needs. One libjpeg
  * object serves all pictures of a reader, and nothing of one is left for the next. */
 #include "data/image/jpeg.h"
@@ -12,7 +12,7 @@
 #include "base/error.h"
 
 enum {
-  EDGE = 2,                /* pixels that upsampling sees beyond a column's own sample */
+  EDGE = 1,                /* pixels beyond the region that its upsampling sees */
   LIBRARY_BYTES = 8 << 10, /* what a fresh libjpeg object holds; measured: under 4 KiB */
   LEAST_WIDTH = 16,        /* of what is decoded: below, the library upsamples by another rule */
   FREE_SCANS = 64,
