@@ -17,7 +17,7 @@
 
 static const ull__source_kind *const kinds[] = {
     &ull__source_idx,       &ull__source_npz,      &ull__source_npy,
-    &ull__source_synthetic, &ull__source_callback,
+    &ull__source_synthetic, &ull__source_callback, &ull__source_tar,
 };
 enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
 
@@ -81,6 +81,11 @@ static ull_status hold_out(ull_source *source, const ull_source_options *options
     ULL__FAIL(ULL_ERROR_USAGE, "a part of %g cannot be held out", options->val_split);
     ull__error_holder("--val-split %g", options->val_split);
     return ull__error_change("give a number between 0 and 1, such as 0.1");
+  }
+  if (source->kind->order != NULL) {
+    ULL__FAIL(ULL_ERROR_UNSUPPORTED, "%s: nothing can be held out of packed shards", source->text);
+    ull__error_holder("--val-split %g", options->val_split);
+    return ull__error_change("give some of the shards with --val-data, or unpack them");
   }
   uint64_t held = (uint64_t)llround((double)source->stored_count * options->val_split);
   if (held == 0 || held >= source->stored_count) {

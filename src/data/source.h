@@ -20,8 +20,9 @@ typedef struct ull__source_kind {
                      void *bytes);
 
   /* Where the encoded bytes of one stored sample's array are, for arrays whose content is not
-   * elements; NULL where there are none. Opens what has to be open; `record->path` is filled in any
-   * case. Thread safe. ULL_ERROR_IO or ULL_ERROR_DATA name the file. */
+   * elements; NULL where there are none. A thread holds the records of one sample at a time: more
+   * may wait for ever where memory for them is bounded. Opens what has to be open; `record->path`
+   * is filled in any case. Thread safe. ULL_ERROR_IO or ULL_ERROR_DATA name the file. */
   ull_status (*open_record)(const ull_source *source, uint64_t stored, size_t array,
                             ull__record *record);
 
@@ -92,6 +93,8 @@ extern const ull__source_kind ull__source_npz;
 extern const ull__source_kind ull__source_npy;
 extern const ull__source_kind ull__source_synthetic;
 extern const ull__source_kind ull__source_callback;
-extern const ull__source_kind ull__source_folder; /* its scheme is empty: a plain path */
+extern const ull__source_kind ull__source_tar;
+extern const ull__source_kind ull__source_tar_packed; /* what the former becomes where it must */
+extern const ull__source_kind ull__source_folder;     /* its scheme is empty: a plain path */
 
 #endif
