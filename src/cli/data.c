@@ -10,6 +10,7 @@ static const struct subcommand {
   const char *subject; /* what the second word names */
   int (*run)(command *c, const char *subject);
 } subcommands[] = {
+    {"bench", "SRC", cli_data_bench},
     {"decode", "FILE", cli_data_decode},
 };
 

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/philox.h"
 
-enum { BLOCK_ALIGNMENT = 64 };
+enum { BLOCK_ALIGNMENT = 4096, LEAST_ALIGNMENT = 64, DEFAULT_SIDE = 224 };
 
 ull_binding ull_binding_default(const ull_source *source, size_t array) {
   ull_binding binding = {.array = array};
@@ -22,6 +22,12 @@ ull_binding ull_binding_default(const ull_source *source, size_t array) {
   binding.dtype = info->dtype;
   binding.rank = info->rank;
   memcpy(binding.shape, info->shape, sizeof binding.shape);
+  if (info->content == ULL_CONTENT_ELEMENTS) return binding;
+  bool mask = info->content == ULL_CONTENT_MASK;
+  binding.dtype = ULL_UINT8;
+  binding.rank = mask ? 2 : 3;
+  if (!mask) binding.shape[0] = 3;
+  binding.shape[binding.rank - 2] = binding.shape[binding.rank - 1] = DEFAULT_SIDE;
   return binding;
 }
 
@@ -32,14 +38,14 @@ ull_loader_options ull_loader_options_default(const ull_source *source) {
 
 static ull_status take_block(const ull_loader_options *options, uint64_t bytes, void **block) {
   if (options->memory != NULL) {
-    if (options->memory_bytes < bytes || (uintptr_t)options->memory % BLOCK_ALIGNMENT != 0) {
+    if (options->memory_bytes < bytes || (uintptr_t)options->memory % LEAST_ALIGNMENT != 0) {
       ULL__FAIL(ULL_ERROR_INVALID, "the loader needs %" PRIu64 " bytes at %d-byte alignment", bytes,
-                BLOCK_ALIGNMENT);
+                LEAST_ALIGNMENT);
       return ull__error_bytes(bytes, options->memory_bytes);
     }
     *block = options->memory;
   } else if (options->allocate != NULL) {
-    *block = options->allocate(options->context, bytes, BLOCK_ALIGNMENT);
+    *block = options->allocate(options->context, bytes, LEAST_ALIGNMENT);
   } else {
     *block = ull__alloc_aligned(BLOCK_ALIGNMENT, bytes);
   }
@@ -58,11 +64,23 @@ static void give_block(const ull_loader_options *options, void *block, uint64_t 
   }
 }
 
-static uint64_t read_fault(void) {
-  static const char prefix[] = "loader:";
+/* "stage:n" for one of the loader's stages. */
+static void read_fault(ull_loader *loader) {
+  static const struct {
+    const char *prefix;
+    ull__loader_fault fault;
+  } stages[] = {{"loader:", ULL__LOADER_FAULT_CLAIM},
+                {"read:", ULL__LOADER_FAULT_READ},
+                {"decode:", ULL__LOADER_FAULT_DECODE},
+                {"transform:", ULL__LOADER_FAULT_TRANSFORM},
+                {"finish:", ULL__LOADER_FAULT_FINISH}};
   const char *text = getenv("ULLAGE_FAULT");
-  if (text == NULL || strncmp(text, prefix, sizeof prefix - 1) != 0) return 0;
-  return strtoull(text + sizeof prefix - 1, NULL, 10);
+  for (size_t i = 0; text != NULL && i < sizeof stages / sizeof *stages; i++) {
+    size_t length = strlen(stages[i].prefix);
+    if (strncmp(text, stages[i].prefix, length) != 0) continue;
+    loader->fault = stages[i].fault;
+    loader->fault_at = strtoull(text + length, NULL, 10);
+  }
 }
 
 static ull_status check_ranges(const ull_loader_options *options) {
@@ -75,28 +93,53 @@ static ull_status check_ranges(const ull_loader_options *options) {
   return ULL_OK;
 }
 
-static void set_keys(ull_loader *loader) {
-  loader->order_key_seed = ull__philox_key(loader->options.seed, "data order");
-  loader->augment_key = ull__philox_key(loader->options.seed, "augment");
-  loader->fault_at = read_fault();
-}
-
 static ull_loader *build(void *block, const ull_loader_options *options,
                          const ull__loader_layout *layout) {
   ull_loader *loader = block;
-  memset(block, 0, layout->data);
+  memset(block, 0, layout->scratch);
   loader->options = *options;
   loader->options.bindings = NULL;
-  if (options->source->fixed) loader->options.shuffle = false;
   loader->source = options->source;
   loader->layout = *layout;
   loader->block = block;
   loader->arrays = (ull__loader_array *)((uint8_t *)block + layout->arrays);
-  uint64_t batches = layout->batches_per_epoch;
-  bool bounded = options->epochs != 0 && options->epochs <= UINT64_MAX / batches;
-  loader->end_step = bounded ? options->epochs * batches : UINT64_MAX;
-  set_keys(loader);
+  loader->augment_key = ull__philox_key(options->seed, "augment");
+  loader->wanted_workers = options->workers;
+  loader->ticks = ull__ticks_begin();
+  read_fault(loader);
   return loader;
+}
+
+static void init_locks(ull_loader *loader) {
+  pthread_condattr_t monotonic;
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_mutex_init(&loader->mutex, NULL);
+  pthread_mutex_init(&loader->large_mutex, NULL);
+  pthread_cond_init(&loader->work, NULL);
+  pthread_cond_init(&loader->late, &monotonic);
+  pthread_cond_init(&loader->ready, NULL);
+  pthread_condattr_destroy(&monotonic);
+}
+
+static ull_status create_readers(ull_loader *loader) {
+  if (!loader->layout.has_pictures) return ULL_OK;
+  ull__image_limits limits = {.pixels = loader->options.max_pixels,
+                              .memory_bytes = loader->layout.large_bytes};
+  for (uint64_t i = 0; i < loader->layout.fillers; i++) {
+    ULL__TRY(ull__image_reader_create(&limits, &loader->workers[i].reader));
+  }
+  return ULL_OK;
+}
+
+/* With the memory at hand. */
+static ull_status start(ull_loader *loader, const ull_loader_options *options) {
+  ull__loader_layout layout;
+  ULL__TRY(ull__loader_plan(options, &layout, loader->arrays));
+  ULL__TRY(ull__order_create(options, &loader->order));
+  ull__loader_place(loader);
+  ULL__TRY(create_readers(loader));
+  return ull__loader_start_workers(loader);
 }
 
 ull_status ull_loader_create(const ull_loader_options *options, ull_loader **out) {
@@ -107,12 +150,8 @@ ull_status ull_loader_create(const ull_loader_options *options, ull_loader **out
   ULL__TRY(check_ranges(options));
   ULL__TRY(take_block(options, layout.total_bytes, &block));
   ull_loader *loader = build(block, options, &layout);
-  ull_status status = ull__loader_plan(options, &layout, loader->arrays);
-  ull__loader_place(loader);
-  pthread_mutex_init(&loader->mutex, NULL);
-  pthread_cond_init(&loader->work, NULL);
-  pthread_cond_init(&loader->ready, NULL);
-  if (status == ULL_OK) status = ull__loader_start_workers(loader);
+  init_locks(loader);
+  ull_status status = start(loader, options);
   if (status != ULL_OK) {
     ull_loader_destroy(loader);
     return status;
@@ -124,8 +163,13 @@ ull_status ull_loader_create(const ull_loader_options *options, ull_loader **out
 void ull_loader_destroy(ull_loader *loader) {
   if (loader == NULL) return;
   ull__loader_stop_workers(loader);
+  for (uint64_t i = 0; loader->workers != NULL && i < loader->layout.fillers; i++) {
+    ull__image_reader_destroy(loader->workers[i].reader);
+  }
   pthread_cond_destroy(&loader->ready);
+  pthread_cond_destroy(&loader->late);
   pthread_cond_destroy(&loader->work);
+  pthread_mutex_destroy(&loader->large_mutex);
   pthread_mutex_destroy(&loader->mutex);
   ull_loader_options options = loader->options;
   give_block(&options, loader->block, loader->layout.total_bytes);
@@ -136,59 +180,74 @@ static void wait_for_slot(ull_loader *loader, ull__slot *slot) {
     ull__loader_fill_inline(loader);
     return;
   }
-  while (!ull__slot_is_complete(slot, loader->next_step) && loader->live_workers > 0) {
+  while (!ull__slot_is_ready(slot, loader->next_sequence) && loader->live_workers > 0) {
     pthread_cond_wait(&loader->ready, &loader->mutex);
   }
 }
 
-static ull_status too_many_bad(const ull_loader *loader, uint64_t replaced) {
-  ULL__FAIL(ULL_ERROR_DATA, "%s: %" PRIu64 " samples were unusable; %" PRIu64 " are allowed",
-            loader->source->text, replaced, loader->options.max_bad);
-  ull__error_holder("--max-bad %" PRIu64, loader->options.max_bad);
-  return ull__error_change("mend the data, or raise --max-bad");
-}
-
 /* Whether the slot that is due may be lent. */
 static ull_status judge_slot(const ull_loader *loader, const ull__slot *slot) {
-  bool current = slot->state == ULL__SLOT_FILLING && slot->step == loader->next_step;
+  bool current = slot->state != ULL__SLOT_FREE && slot->sequence == loader->next_sequence;
   if (current && slot->failed) return ull__error_restore(&slot->error);
-  if (!ull__slot_is_complete(slot, loader->next_step)) {
+  if (!ull__slot_is_ready(slot, loader->next_sequence)) {
     if (loader->death.status != ULL_OK) return ull__error_restore(&loader->death);
     return ULL__FAIL(ULL_ERROR_INTERNAL, "no loader thread is left");
   }
-  uint64_t replaced = loader->counts.replaced + slot->replaced;
-  return replaced > loader->options.max_bad ? too_many_bad(loader, replaced) : ULL_OK;
+  return ull__loader_check_bad(loader, slot);
 }
 
 static void lend(ull_loader *loader, ull__slot *slot, uint64_t wait_ns) {
   ull_loader_counts *counts = &loader->counts;
+  ull_batch *batch = &slot->batch;
   slot->state = ULL__SLOT_LENT;
-  slot->batch.replaced = slot->replaced;
-  slot->batch.wait_ns = wait_ns;
-  counts->samples += slot->batch.samples;
+  batch->replaced = slot->replaced;
+  batch->wait_ns = wait_ns;
+  for (size_t i = 0; i < loader->options.binding_count; i++) {
+    slot->arrays[i].shape[0] = (int64_t)batch->samples;
+    slot->arrays[i].bytes = batch->samples * loader->arrays[i].sample_bytes;
+  }
+  counts->samples += batch->samples;
+  counts->batches++;
   counts->wait_ns += wait_ns;
   counts->replaced += slot->replaced;
-  for (uint64_t i = 0; i < slot->batch.samples; i++) counts->verdicts[slot->verdict[i]]++;
-  loader->next_step++;
+  counts->skipped += batch->skipped;
+  ull__loader_book_bad(loader, slot);
+  loader->next_sequence++;
+}
+
+/* How many workers the pace of the caller needs: what a batch costs over what the caller does with
+ * one, with a quarter to spare. */
+static void follow_pace(ull_loader *loader, uint64_t now, uint64_t samples) {
+  uint64_t before = loader->lent_ns;
+  loader->lent_ns = ull__clock_now_ns();
+  if (!loader->options.adaptive || before == 0 || now <= before) return;
+  uint64_t step = now - before;
+  loader->step_ns = loader->step_ns == 0 ? step : loader->step_ns - loader->step_ns / 8 + step / 8;
+  double needed =
+      1.25 * (double)loader->sample_ns * (double)samples / (double)(loader->step_ns + 1);
+  int most = loader->options.workers, before_workers = loader->wanted_workers;
+  loader->wanted_workers = needed >= most ? most : (int)needed + 1;
+  if (loader->wanted_workers > before_workers) pthread_cond_broadcast(&loader->work);
 }
 
 static ull_status next_locked(ull_loader *loader, const ull_batch **batch) {
-  if (loader->next_step >= loader->end_step) return ULL_OK;
-  ull__slot *slot = ull__loader_slot(loader, loader->next_step);
+  ull__order_batch place;
+  if (!ull__order_batch_at(&loader->order, loader->next_sequence, &place)) return ULL_OK;
+  ull__slot *slot = ull__loader_slot(loader, loader->next_sequence);
   if (slot->state == ULL__SLOT_LENT) {
     return ULL__FAIL(
         ULL_ERROR_INVALID,
         "the oldest of %d batch slots is still on loan; release it before the next batch",
         loader->options.prefetch);
   }
-  uint64_t wait_ns = 0;
-  if (!ull__slot_is_complete(slot, loader->next_step)) {
-    uint64_t start_ns = ull__clock_now_ns();
+  uint64_t wait_ns = 0, start_ns = ull__clock_now_ns();
+  if (!ull__slot_is_ready(slot, loader->next_sequence)) {
     wait_for_slot(loader, slot);
     wait_ns = ull__clock_now_ns() - start_ns;
   }
   ULL__TRY(judge_slot(loader, slot));
   lend(loader, slot, wait_ns);
+  follow_pace(loader, start_ns, slot->place.samples);
   *batch = &slot->batch;
   return ULL_OK;
 }
@@ -204,73 +263,11 @@ ull_status ull_loader_next(ull_loader *loader, const ull_batch **batch) {
 void ull_loader_release(ull_loader *loader, const ull_batch *batch) {
   if (batch == NULL) return;
   pthread_mutex_lock(&loader->mutex);
-  ull__slot *slot = ull__loader_slot(loader, batch->step);
-  if (&slot->batch == batch && slot->state == ULL__SLOT_LENT) {
+  for (int i = 0; i < loader->options.prefetch; i++) {
+    ull__slot *slot = &loader->slots[i];
+    if (&slot->batch != batch || slot->state != ULL__SLOT_LENT) continue;
     slot->state = ULL__SLOT_FREE;
     pthread_cond_broadcast(&loader->work);
   }
   pthread_mutex_unlock(&loader->mutex);
-}
-
-ull_loader_position ull_loader_get_position(const ull_loader *loader) {
-  pthread_mutex_t *mutex = &((ull_loader *)loader)->mutex;
-  pthread_mutex_lock(mutex);
-  uint64_t step = loader->next_step;
-  pthread_mutex_unlock(mutex);
-  return (ull_loader_position){.epoch = step / loader->layout.batches_per_epoch,
-                               .batch = step % loader->layout.batches_per_epoch};
-}
-
-static ull_status step_of(const ull_loader *loader, ull_loader_position position, uint64_t *step) {
-  uint64_t batches = loader->layout.batches_per_epoch;
-  bool known = position.batch < batches && position.epoch < UINT64_MAX / batches;
-  *step = known ? position.epoch * batches + position.batch : 0;
-  if (known && *step <= loader->end_step) return ULL_OK;
-  return ULL__FAIL(ULL_ERROR_INVALID,
-                   "epoch %" PRIu64 ", batch %" PRIu64 " is no position; an epoch has %" PRIu64
-                   " batches",
-                   position.epoch, position.batch, batches);
-}
-
-static bool any_lent(const ull_loader *loader) {
-  for (int i = 0; i < loader->options.prefetch; i++) {
-    if (loader->slots[i].state == ULL__SLOT_LENT) return true;
-  }
-  return false;
-}
-
-/* With the mutex held and no claim under way, everything in the ring is forgotten. */
-static void restart(ull_loader *loader, uint64_t step) {
-  for (int i = 0; i < loader->options.prefetch; i++) loader->slots[i].state = ULL__SLOT_FREE;
-  loader->claim_step = loader->next_step = loader->first_step = step;
-  loader->claim_sample = 0;
-}
-
-ull_status ull_loader_set_position(ull_loader *loader, ull_loader_position position) {
-  uint64_t step;
-  ULL__TRY(step_of(loader, position, &step));
-  pthread_mutex_lock(&loader->mutex);
-  bool lent = any_lent(loader);
-  if (!lent) {
-    loader->paused = true;
-    while (loader->busy > 0) pthread_cond_wait(&loader->ready, &loader->mutex);
-    restart(loader, step);
-    loader->paused = false;
-    pthread_cond_broadcast(&loader->work);
-  }
-  pthread_mutex_unlock(&loader->mutex);
-  return lent ? ULL__FAIL(ULL_ERROR_INVALID, "a batch is on loan; release it before moving")
-              : ULL_OK;
-}
-
-uint64_t ull_loader_batches_per_epoch(const ull_loader *loader) {
-  return loader->layout.batches_per_epoch;
-}
-
-ull_loader_counts ull_loader_count(const ull_loader *loader) {
-  pthread_mutex_t *mutex = &((ull_loader *)loader)->mutex;
-  pthread_mutex_lock(mutex);
-  ull_loader_counts counts = loader->counts;
-  pthread_mutex_unlock(mutex);
-  return counts;
 }

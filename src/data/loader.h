@@ -1,59 +1,105 @@
-/* The parts of a loader, shared by its files: layout (what lies where), fill (one sample), worker
- * (threads), loader (the public functions).
+/* The parts of a loader, shared by its files: layout and fit (what lies where, within a budget),
+ * worker (threads and their claims), fill (which sample, what replaces it), sample and picture (its
+ * arrays), finish (a whole batch), position, report, loader (the public functions).
  *
- * A loader is one block of memory: itself, slots, bindings, workers, scratch, batch data. Every
- * field that two threads touch is guarded by `mutex`, except the content of a slot, which belongs
- * to the workers between claim and completion and to the caller while it is lent. */
+ * A loader is one block of memory: itself, slots, bindings, workers, scratch, region for large
+ * pictures, batch data. Every field that two threads touch is guarded by `mutex`, except the
+ * content of a slot, which belongs to the threads between claim and completion and to the caller
+ * while it is lent. Batches are counted by `sequence` from where the stream was started or moved
+ * to. */
 #ifndef ULL_DATA_LOADER_H
 #define ULL_DATA_LOADER_H
 
 #include <pthread.h>
 
-#include "base/permutation.h"
 #include "data/convert.h"
+#include "data/image/image.h"
+#include "data/order.h"
 #include "data/source.h"
+#include "data/ticks.h"
 
 typedef struct ull__loader_array {
   ull_binding binding;
-  ull__conversion conversion;
-  uint64_t raw_bytes;    /* of a sample in the source */
-  uint64_t sample_bytes; /* of a sample in the batch */
-  uint64_t offset;       /* in the slot's data */
+  ull_array_content content;
+  ull__conversion conversion;  /* of elements */
+  uint64_t raw_bytes;          /* of a sample in the source; 0 of a picture */
+  uint64_t sample_bytes;       /* of a sample in the batch */
+  uint64_t offset;             /* in the slot's data */
+  int channels, height, width; /* of a picture or mask in the batch */
 } ull__loader_array;
 
-typedef enum ull__slot_state { ULL__SLOT_FREE, ULL__SLOT_FILLING, ULL__SLOT_LENT } ull__slot_state;
+typedef enum ull__slot_state {
+  ULL__SLOT_FREE,
+  ULL__SLOT_FILLING,
+  ULL__SLOT_READY,
+  ULL__SLOT_LENT
+} ull__slot_state;
 
 typedef struct ull__slot {
   ull_batch batch;
   ull_batch_array *arrays;
   uint64_t *sample_index;
-  uint8_t *verdict;
+  uint8_t *verdict;      /* delivered with the batch */
+  uint8_t *used_verdict; /* the same */
+  uint8_t *asked;        /* [batch_size] verdicts of the samples asked for, never compacted */
+  const char **reason;   /* [batch_size] why, static texts; NULL where there are no pictures */
   uint8_t *data;
   ull__slot_state state;
-  uint64_t step;
-  uint64_t pending; /* samples that no worker has finished */
+  uint64_t sequence;
+  ull__order_batch place;
+  ull__epoch_order order;
+  uint64_t pending; /* samples that no thread has finished */
   uint64_t replaced;
-  ull__permutation order;
   bool failed;
   uint64_t failed_at; /* the first failing sample of the batch, and its record */
   ull_error error;
 } ull__slot;
 
+/* Where a thread can be made to die. */
+typedef enum ull__loader_fault {
+  ULL__LOADER_FAULT_NONE,
+  ULL__LOADER_FAULT_CLAIM, /* "loader": before anything is done */
+  ULL__LOADER_FAULT_READ,
+  ULL__LOADER_FAULT_DECODE,
+  ULL__LOADER_FAULT_TRANSFORM,
+  ULL__LOADER_FAULT_FINISH
+} ull__loader_fault;
+
 typedef struct ull__worker {
   ull_loader *loader;
   pthread_t thread;
   int index;
-  uint8_t *scratch;
+  bool standby;
+  uint8_t *scratch_memory;
+  ull__scratch scratch;
+  ull__image_reader *reader;             /* NULL where there are no pictures */
+  uint64_t claimed_ns;                   /* when the claim under way began; 0 = none */
+  uint64_t stage_ticks[ULL_STAGE_COUNT]; /* of the claim under way */
+  uint64_t large_used; /* the most it ever took of the region for large pictures */
+  uint64_t peak_bytes; /* of scratch, as booked under the mutex */
+  ull__record record;
 } ull__worker;
 
 /* Offsets in the block. */
 typedef struct ull__loader_layout {
-  uint64_t arrays, slots, slot_arrays, workers, scratch, data;
-  uint64_t slot_index_offset, slot_verdict_offset, slot_stride;
+  uint64_t arrays, slots, slot_arrays, workers, scratch, large, data;
+  uint64_t slot_index_offset, slot_verdict_offset, slot_reason_offset, slot_stride;
   uint64_t scratch_stride;
+  uint64_t large_bytes;
   uint64_t total_bytes;
-  uint64_t batches_per_epoch;
+  uint64_t reader_bytes; /* of all threads, on the heap */
+  uint64_t fillers;
+  int standby;
+  bool has_pictures;
 } ull__loader_layout;
+
+enum { ULL__BAD_SAMPLES = 64 };
+
+typedef struct ull__bad_sample {
+  uint64_t sample, times;
+  const char *reason;
+  ull_verdict verdict;
+} ull__bad_sample;
 
 struct ull_loader {
   ull_loader_options options;
@@ -63,19 +109,35 @@ struct ull_loader {
   ull__slot *slots;
   ull__worker *workers; /* one at least; its thread is the caller where options.workers is 0 */
   void *block;
-  uint64_t order_key_seed, augment_key;
-  uint64_t
-      fault_at; /* ULLAGE_FAULT: the sample, counted from 1, at which a worker dies; 0 = never */
-  uint64_t end_step;
+  uint64_t augment_key;
+  ull__loader_fault fault;
+  uint64_t fault_at; /* ULLAGE_FAULT: the sample of the stream, from 1, at which a thread dies */
+
+  pthread_mutex_t large_mutex; /* held while the region for large pictures is in use */
+  ull__scratch large;
 
   pthread_mutex_t mutex;
   pthread_cond_t work;  /* something to claim, or to stop for */
+  pthread_cond_t late;  /* a claim has begun that somebody may have to stand in for */
   pthread_cond_t ready; /* a slot is complete, a worker is gone, or everything stands still */
-  int started_workers, live_workers, busy;
+  ull__order order;
+  int started_workers, live_workers, dead_workers, busy;
+  int wanted_workers; /* no more are to run; all where the pace is not measured */
+  int watching;       /* threads standing by that wait for a claim to begin */
   bool stopping, paused;
-  uint64_t claim_step, claim_sample;
-  uint64_t first_step; /* where the stream began or was set */
-  uint64_t next_step;
+  uint64_t claim_sequence, claim_sample;
+  uint64_t next_sequence;
+  uint64_t sample_ns; /* what a sample takes a thread: a moving average; 0 = unknown */
+  uint64_t lent_ns;   /* when the last batch was lent */
+  uint64_t step_ns;   /* what the caller does between two batches: a moving average */
+  ull__ticks ticks;
+  uint64_t stage_ticks[ULL_STAGE_COUNT];
+  uint64_t peak_large; /* as booked under the mutex */
+  uint64_t used_slots; /* slots that ever held a batch: they are used in turn */
+  uint64_t bad;        /* met in the stream, also before a state that was restored */
+  uint64_t dealt;      /* samples asked for in the stream, for shares of them */
+  ull__bad_sample bad_samples[ULL__BAD_SAMPLES];
+  size_t bad_sample_count;
   ull_error death; /* why the first worker died */
   ull_loader_counts counts;
 };
@@ -87,6 +149,12 @@ ull_status ull__loader_plan(const ull_loader_options *options, ull__loader_layou
 
 /* Points everything in a zeroed block at its place. */
 void ull__loader_place(ull_loader *loader);
+
+/* Shape, dtype and size of a picture or mask in the batch. */
+ull_status ull__loader_plan_picture(const ull_array_info *info, ull__loader_array *array);
+
+/* Whether a binding takes encoded pictures, masks included. */
+bool ull__loader_has_pictures(const ull_loader_options *options);
 
 /* A claimed run of samples of one slot. */
 typedef struct ull__claim {
@@ -103,24 +171,75 @@ typedef struct ull__outcome {
 } ull__outcome;
 
 /* Fills the samples without holding the mutex. */
-void ull__loader_fill(ull_loader *loader, const ull__claim *claim, uint8_t *scratch,
+void ull__loader_fill(ull_loader *loader, const ull__claim *claim, ull__worker *worker,
                       ull__outcome *outcome);
+
+/* What one try at a sample found. */
+typedef struct ull__sample_result {
+  ull_verdict verdict; /* the worst of its arrays */
+  const char *reason;  /* static; "" where there is nothing to say */
+  bool died;
+} ull__sample_result;
+
+/* Fills all arrays of one sample at its place in the slot. A sample with a bad verdict is a
+ * failure, whatever could be decoded. `fault` makes the thread die in that stage. */
+ull_status ull__loader_fill_sample(ull_loader *loader, ull__worker *worker, ull__slot *slot,
+                                   uint64_t sample, uint64_t place, ull__loader_fault fault,
+                                   ull__sample_result *result);
+
+/* The pictures and masks of one sample; what ull__loader_fill_sample does where there are any. */
+ull_status ull__loader_fill_pictures(ull_loader *loader, ull__worker *worker, ull__slot *slot,
+                                     uint64_t sample, uint64_t place, ull__loader_fault fault,
+                                     ull__sample_result *result);
+
+/* The death that ULLAGE_FAULT asks for. */
+ull_status ull__loader_die(const ull_loader *loader, ull__sample_result *result);
+
+/* A batch all of whose samples are there: closes gaps, mixes. On the thread that filled the last
+ * sample, without the mutex. */
+ull_status ull__loader_finish(ull_loader *loader, ull__slot *slot);
 
 /* With the mutex held: takes the next run of samples if there is a slot for it. */
 bool ull__loader_claim(ull_loader *loader, ull__claim *claim);
 
-/* With the mutex held: books what came of a claim. */
-void ull__loader_complete(ull_loader *loader, const ull__claim *claim, const ull__outcome *outcome);
+/* With the mutex held: books what came of a claim. True where the slot is to be finished by the
+ * caller. */
+bool ull__loader_complete(ull_loader *loader, ull__worker *worker, const ull__claim *claim,
+                          const ull__outcome *outcome);
+
+/* Fills and books a claim, and finishes its slot where it was the last; with the mutex held at
+ * beginning and end, not between. */
+void ull__loader_work(ull_loader *loader, ull__worker *worker, const ull__claim *claim,
+                      ull__outcome *outcome);
 
 ull_status ull__loader_start_workers(ull_loader *loader);
 void ull__loader_stop_workers(ull_loader *loader);
 
-/* Claims and fills on the calling thread until the slot of next_step is complete (no worker
+/* Claims and fills on the calling thread until the slot of next_sequence is complete (no worker
  * threads). */
 void ull__loader_fill_inline(ull_loader *loader);
 
-uint64_t ull__loader_batch_samples(const ull_loader *loader, uint64_t step);
-ull__slot *ull__loader_slot(ull_loader *loader, uint64_t step);
-bool ull__slot_is_complete(const ull__slot *slot, uint64_t step);
+ull__slot *ull__loader_slot(ull_loader *loader, uint64_t sequence);
+bool ull__slot_is_ready(const ull__slot *slot, uint64_t sequence);
+
+/* The sample that place `place` of a slot asks for. */
+uint64_t ull__loader_asked(const ull_loader *loader, const ull__slot *slot, uint64_t place);
+
+/* With the mutex held, before a batch is lent: whether its bad samples are too many. */
+ull_status ull__loader_check_bad(const ull_loader *loader, const ull__slot *slot);
+
+/* With the mutex held, when a batch is lent: remembers its bad samples. */
+void ull__loader_book_bad(ull_loader *loader, const ull__slot *slot);
+
+/* With the mutex held and no claim under way: everything in the ring is forgotten. */
+void ull__loader_restart(ull_loader *loader);
+
+/* Adds the time since `since` to a stage of the claim under way; returns now. */
+static inline uint64_t ull__loader_stamp(ull__worker *worker, ull_loader_stage stage,
+                                         uint64_t since) {
+  uint64_t now = ull__ticks_now();
+  worker->stage_ticks[stage] += now - since;
+  return now;
+}
 
 #endif

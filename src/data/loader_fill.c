@@ -1,98 +1,96 @@
-/* One sample into its place in a batch: which one it is, what replaces it when it is bad, how it is
- * augmented. All of it is a function of (seed, epoch, position) and of what the samples are like;
- * threads do not matter. */
+/* One sample into its place in a batch: which one it is, and what becomes of it when it is bad. All
+ * of it is a function of (seed, epoch, position) and of what the samples are like; threads do not
+ * matter. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "data/loader.h"
 
-static uint64_t sample_at(const ull_loader *loader, const ull__slot *slot, uint64_t position) {
-  if (!loader->options.shuffle) return position;
-  return ull__permutation_at(&slot->order, position);
+/* A longer row of bad samples is not searched to its end. */
+enum { TRIES_MAX = 1000 };
+
+uint64_t ull__loader_asked(const ull_loader *loader, const ull__slot *slot, uint64_t place) {
+  return ull__order_sample(&loader->order, &slot->order, slot->place.position + place);
 }
 
-static ull_status fill_array(ull_loader *loader, const ull__slot *slot,
-                             const ull__loader_array *array, uint64_t sample, uint64_t place,
-                             uint8_t *scratch, ull_verdict *verdict) {
-  uint8_t *to = slot->data + array->offset + place * array->sample_bytes;
-  const ull__conversion *conversion = &array->conversion;
-  if (conversion->copies) {
-    return ull_source_read(loader->source, sample, array->binding.array, to, verdict);
-  }
-  ULL__TRY(ull_source_read(loader->source, sample, array->binding.array, scratch, verdict));
-  uint64_t stored = ull__source_stored_index(loader->source, sample);
-  ull__move move = {0};
-  if (conversion->moves) {
-    move = ull__draw_move(&loader->options.augment, loader->augment_key, slot->batch.epoch, stored);
-  }
-  if (ull__convert(conversion, move, scratch, to) == ULL_OK) return ULL_OK;
-  *verdict = ULL_VERDICT_DAMAGED;
-  return ull__error_context("%s: sample %" PRIu64 " of '%s'", loader->source->text, stored,
-                            loader->source->arrays[array->binding.array].name);
+ull_status ull__loader_die(const ull_loader *loader, ull__sample_result *result) {
+  static const char *const names[] = {"", "loader", "read", "decode", "transform", "finish"};
+  result->died = true;
+  ULL__FAIL(ULL_ERROR_INTERNAL, "a loader thread died at sample %" PRIu64, loader->fault_at);
+  return ull__error_holder("ULLAGE_FAULT=%s:%" PRIu64, names[loader->fault], loader->fault_at);
 }
 
-/* Fills all arrays of one sample; the verdict is the worst of them. */
-static ull_status fill_arrays(ull_loader *loader, const ull__slot *slot, uint64_t sample,
-                              uint64_t place, uint8_t *scratch, ull_verdict *worst) {
-  *worst = ULL_VERDICT_OK;
-  for (size_t i = 0; i < loader->options.binding_count; i++) {
-    ull_verdict verdict = ULL_VERDICT_OK;
-    ull_status status =
-        fill_array(loader, slot, &loader->arrays[i], sample, place, scratch, &verdict);
-    if (verdict > *worst) *worst = verdict;
-    if (status != ULL_OK) return status;
-  }
-  return ULL_OK;
+/* The stage in which the thread is to die at this place. */
+static ull__loader_fault fault_here(const ull_loader *loader, const ull__slot *slot,
+                                    uint64_t place) {
+  if (loader->fault_at == 0) return ULL__LOADER_FAULT_NONE;
+  uint64_t earlier = slot->sequence * loader->options.batch_size;
+  return earlier + place + 1 == loader->fault_at ? loader->fault : ULL__LOADER_FAULT_NONE;
 }
 
-/* A run of more bad samples than max_bad is not searched to its end. */
-static bool may_replace(const ull_loader *loader, ull_status status, uint64_t attempt) {
-  return loader->options.on_bad == ULL_ON_BAD_REPLACE && attempt < loader->options.max_bad &&
-         (status == ULL_ERROR_DATA || status == ULL_ERROR_IO);
+static bool is_bad(ull_status status) {
+  return status == ULL_ERROR_DATA || status == ULL_ERROR_IO;
 }
 
-static ull_status fill_sample(ull_loader *loader, ull__slot *slot, uint64_t place, uint8_t *scratch,
-                              uint64_t *replaced) {
-  uint64_t count = loader->source->count;
-  uint64_t position = slot->batch.batch * loader->options.batch_size + place;
+static uint64_t most_tries(const ull_loader *loader) {
+  const ull_loader_options *options = &loader->options;
+  uint64_t tries = options->max_bad < TRIES_MAX ? options->max_bad : TRIES_MAX;
+  return tries < loader->source->count ? tries : loader->source->count - 1;
+}
+
+static ull_status fail_bad(const ull_loader *loader, uint64_t sample,
+                           const ull__sample_result *result, ull_status status) {
+  if (result->reason == NULL || result->reason[0] == '\0') return status;
+  char path[512];
+  ull_source_sample_name(loader->source, sample, path, sizeof path);
+  ull_error record = *ull_error_last();
+  ULL__FAIL(status, "%.300s: %s: %s", path, ull_verdict_name(result->verdict), result->reason);
+  ull__error_holder("%s", path);
+  ull__error_change("mend or remove the file, or use --on-bad replace");
+  return ull__error_bytes(record.wanted_bytes, record.available_bytes);
+}
+
+static void note_place(ull__slot *slot, uint64_t place, uint64_t sample,
+                       const ull__sample_result *result, bool first) {
+  slot->sample_index[place] = sample;
+  slot->used_verdict[place] = (uint8_t)result->verdict;
+  if (!first) return;
+  slot->verdict[place] = slot->asked[place] = (uint8_t)result->verdict;
+  if (slot->reason != NULL) slot->reason[place] = result->reason;
+}
+
+static ull_status fill_place(ull_loader *loader, ull__worker *worker, ull__slot *slot,
+                             uint64_t place, ull__outcome *outcome) {
+  uint64_t count = loader->source->count, position = slot->place.position + place;
+  ull_on_bad on_bad = loader->options.on_bad;
+  ull__loader_fault fault = fault_here(loader, slot, place);
   for (uint64_t attempt = 0;; attempt++) {
-    ull_verdict verdict;
-    uint64_t sample = sample_at(loader, slot, (position + attempt) % count);
-    ull_status status = fill_arrays(loader, slot, sample, place, scratch, &verdict);
-    if (attempt == 0) slot->verdict[place] = (uint8_t)verdict;
-    slot->sample_index[place] = sample;
-    if (status == ULL_OK || !may_replace(loader, status, attempt) || attempt + 1 == count) {
-      *replaced += status == ULL_OK && attempt > 0;
-      return status;
+    ull__sample_result result = {.verdict = ULL_VERDICT_OK, .reason = ""};
+    uint64_t sample = ull__order_sample(&loader->order, &slot->order, (position + attempt) % count);
+    ull_status status =
+        ull__loader_fill_sample(loader, worker, slot, sample, place, fault, &result);
+    note_place(slot, place, sample, &result, attempt == 0);
+    outcome->died = result.died;
+    if (status == ULL_OK) {
+      outcome->replaced += attempt > 0;
+      return ULL_OK;
     }
+    if (!is_bad(status)) return status;
+    if (on_bad == ULL_ON_BAD_SKIP) return ULL_OK;
+    bool again = on_bad == ULL_ON_BAD_REPLACE && attempt < most_tries(loader);
+    if (!again) return fail_bad(loader, sample, &result, status);
   }
 }
 
-static bool must_die(const ull_loader *loader, const ull__slot *slot, uint64_t place) {
-  if (loader->fault_at == 0) return false;
-  uint64_t earlier = (slot->step - loader->first_step) * loader->options.batch_size;
-  return earlier + place + 1 == loader->fault_at;
-}
-
-static void fail_at(ull__outcome *outcome, uint64_t place) {
-  outcome->failed = true;
-  outcome->failed_at = place;
-  outcome->error = *ull_error_last();
-}
-
-void ull__loader_fill(ull_loader *loader, const ull__claim *claim, uint8_t *scratch,
+void ull__loader_fill(ull_loader *loader, const ull__claim *claim, ull__worker *worker,
                       ull__outcome *outcome) {
   *outcome = (ull__outcome){0};
   for (uint64_t i = 0; i < claim->count && !outcome->failed; i++) {
     uint64_t place = claim->first + i;
-    if (must_die(loader, claim->slot, place)) {
-      ULL__FAIL(ULL_ERROR_INTERNAL, "a loader thread died at sample %" PRIu64, loader->fault_at);
-      ull__error_holder("ULLAGE_FAULT=loader:%" PRIu64, loader->fault_at);
-      outcome->died = true;
-      fail_at(outcome, place);
-    } else if (fill_sample(loader, claim->slot, place, scratch, &outcome->replaced) != ULL_OK) {
-      fail_at(outcome, place);
-    }
+    if (fill_place(loader, worker, claim->slot, place, outcome) == ULL_OK) continue;
+    outcome->failed = true;
+    outcome->failed_at = place;
+    outcome->error = *ull_error_last();
   }
 }

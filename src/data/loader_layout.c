@@ -7,7 +7,10 @@
 #include "base/error.h"
 #include "data/loader.h"
 
-enum { ALIGNMENT = 64, WORKERS_MAX = 1024, PREFETCH_MAX = 65536 };
+enum { ALIGNMENT = 64, PAGE = 4096, WORKERS_MAX = 1024, PREFETCH_MAX = 65536 };
+
+#define THREAD_BYTES ((uint64_t)1 << 20)
+#define LARGE_BYTES ((uint64_t)32 << 20)
 
 static ull_status check_counts(const ull_loader_options *options) {
   if (options->source == NULL || options->bindings == NULL || options->binding_count == 0) {
@@ -26,6 +29,10 @@ static ull_status check_counts(const ull_loader_options *options) {
     ULL__FAIL(ULL_ERROR_USAGE, "%d loader threads; 0 to %d", options->workers, WORKERS_MAX);
     return ull__error_holder("--workers %d", options->workers);
   }
+  if (options->standby < ULL_STANDBY_NONE || options->standby > WORKERS_MAX) {
+    return ULL__FAIL(ULL_ERROR_INVALID, "%d loader threads that stand by; -1 to %d",
+                     options->standby, WORKERS_MAX);
+  }
   if (options->prefetch < 1 || options->prefetch > PREFETCH_MAX) {
     ULL__FAIL(ULL_ERROR_USAGE, "%d batch slots; 1 to %d", options->prefetch, PREFETCH_MAX);
     return ull__error_holder("--prefetch %d", options->prefetch);
@@ -33,14 +40,12 @@ static ull_status check_counts(const ull_loader_options *options) {
   return ULL_OK;
 }
 
-static ull_status count_batches(const ull_loader_options *options, uint64_t *batches) {
-  uint64_t samples = options->source->count, size = options->batch_size;
-  *batches = samples / size + (!options->drop_last && samples % size != 0);
-  if (*batches > 0) return ULL_OK;
-  ULL__FAIL(ULL_ERROR_DATA, "%s: %" PRIu64 " samples do not make one batch of %" PRIu64,
-            options->source->text, samples, size);
-  ull__error_holder("--batch-size %" PRIu64, size);
-  return ull__error_change("use a batch size of at most %" PRIu64, samples);
+bool ull__loader_has_pictures(const ull_loader_options *options) {
+  for (size_t i = 0; i < options->binding_count; i++) {
+    const ull_array_info *info = ull_source_array(options->source, options->bindings[i].array);
+    if (info != NULL && info->content != ULL_CONTENT_ELEMENTS) return true;
+  }
+  return false;
 }
 
 /* Appends `count` items of `bytes` to the block; *at becomes their offset. */
@@ -52,6 +57,16 @@ static ull_status append(uint64_t *total, uint64_t count, uint64_t bytes, uint64
   return ull__size_add(*total, size, "the loader", total);
 }
 
+static ull_status plan_elements(const ull_loader_options *options, const ull_array_info *info,
+                                ull__loader_array *array) {
+  const ull_augment none = {0};
+  const ull_augment *augment = options->source->fixed ? &none : &options->augment;
+  ULL__TRY(ull__conversion_create(info, &array->binding, augment, &array->conversion));
+  array->raw_bytes = info->sample_bytes;
+  return ull__size_mul(array->conversion.elements, ull_dtype_bytes(array->binding.dtype),
+                       array->binding.name, &array->sample_bytes);
+}
+
 static ull_status plan_array(const ull_loader_options *options, const ull_binding *binding,
                              ull__loader_array *array) {
   const ull_array_info *info = ull_source_array(options->source, binding->array);
@@ -59,13 +74,10 @@ static ull_status plan_array(const ull_loader_options *options, const ull_bindin
     return ULL__FAIL(ULL_ERROR_INVALID, "%s: there is no array %zu for '%s'", options->source->text,
                      binding->array, binding->name);
   }
-  const ull_augment none = {0};
-  const ull_augment *augment = options->source->fixed ? &none : &options->augment;
-  ULL__TRY(ull__conversion_create(info, binding, augment, &array->conversion));
   array->binding = *binding;
-  array->raw_bytes = info->sample_bytes;
-  return ull__size_mul(array->conversion.elements, ull_dtype_bytes(binding->dtype), binding->name,
-                       &array->sample_bytes);
+  array->content = info->content;
+  if (info->content == ULL_CONTENT_ELEMENTS) return plan_elements(options, info, array);
+  return ull__loader_plan_picture(info, array);
 }
 
 static ull_status plan_slot(const ull_loader_options *options, ull__loader_layout *layout,
@@ -75,37 +87,65 @@ static ull_status plan_slot(const ull_loader_options *options, ull__loader_layou
     ull__loader_array array = {0};
     ULL__TRY(plan_array(options, &options->bindings[i], &array));
     ULL__TRY(append(&total, options->batch_size, array.sample_bytes, &array.offset));
-    if (!array.conversion.copies && array.raw_bytes > scratch) scratch = array.raw_bytes;
+    bool converts = array.content == ULL_CONTENT_ELEMENTS && !array.conversion.copies;
+    if (converts && array.raw_bytes > scratch) scratch = array.raw_bytes;
     if (arrays != NULL) arrays[i] = array;
   }
   ULL__TRY(append(&total, options->batch_size, sizeof(uint64_t), &layout->slot_index_offset));
-  ULL__TRY(append(&total, options->batch_size, 1, &layout->slot_verdict_offset));
+  ULL__TRY(append(&total, options->batch_size, 3, &layout->slot_verdict_offset));
+  if (layout->has_pictures) {
+    ULL__TRY(append(&total, options->batch_size, sizeof(char *), &layout->slot_reason_offset));
+  }
   ULL__TRY(ull__size_align(total, ALIGNMENT, "a batch", &layout->slot_stride));
   return ull__size_align(scratch, ALIGNMENT, "a sample", &layout->scratch_stride);
 }
 
-static uint64_t filler_count(const ull_loader_options *options) {
-  return options->workers > 0 ? (uint64_t)options->workers : 1;
+/* Memory for pictures: each thread's, and the region that they share. */
+static ull_status plan_pictures(const ull_loader_options *options, ull__loader_layout *layout) {
+  if (!layout->has_pictures) return ULL_OK;
+  uint64_t bytes = options->thread_bytes > 0 ? options->thread_bytes : THREAD_BYTES;
+  ULL__TRY(ull__size_add(bytes, ull__image_fixed_bytes(), "a thread", &bytes));
+  if (bytes > layout->scratch_stride) layout->scratch_stride = bytes;
+  ULL__TRY(ull__size_align(layout->scratch_stride, ALIGNMENT, "a thread", &layout->scratch_stride));
+  layout->large_bytes = options->large_bytes > 0 ? options->large_bytes : LARGE_BYTES;
+  if (layout->large_bytes < bytes) layout->large_bytes = bytes;
+  ULL__TRY(ull__size_align(layout->large_bytes, PAGE, "a picture", &layout->large_bytes));
+  return ull__size_mul(layout->fillers, ull__image_reader_bytes(), "decoders",
+                       &layout->reader_bytes);
+}
+
+/* Two at least, since one may be held up as well. */
+static int suit_standby(const ull_loader_options *options) {
+  if (options->workers == 0 || options->standby == ULL_STANDBY_NONE) return 0;
+  if (options->standby > 0) return options->standby;
+  if (options->source->kind->open_record == NULL) return 0;
+  return options->workers < 4 ? 2 : options->workers / 2;
 }
 
 static ull_status plan_block(const ull_loader_options *options, ull__loader_layout *layout) {
   uint64_t total = sizeof(ull_loader), slots = (uint64_t)options->prefetch;
-  uint64_t bindings = options->binding_count, fillers = filler_count(options);
+  uint64_t bindings = options->binding_count, fillers = layout->fillers;
   ULL__TRY(append(&total, bindings, sizeof(ull__loader_array), &layout->arrays));
   ULL__TRY(append(&total, slots, sizeof(ull__slot), &layout->slots));
   ULL__TRY(append(&total, slots * bindings, sizeof(ull_batch_array), &layout->slot_arrays));
   ULL__TRY(append(&total, fillers, sizeof(ull__worker), &layout->workers));
   ULL__TRY(append(&total, fillers, layout->scratch_stride, &layout->scratch));
+  ULL__TRY(append(&total, 1, layout->large_bytes, &layout->large));
   ULL__TRY(append(&total, slots, layout->slot_stride, &layout->data));
   return ull__size_align(total, ALIGNMENT, "the loader", &layout->total_bytes);
 }
 
 ull_status ull__loader_plan(const ull_loader_options *options, ull__loader_layout *layout,
                             ull__loader_array *arrays) {
+  ull__order order;
   *layout = (ull__loader_layout){0};
   ULL__TRY(check_counts(options));
-  ULL__TRY(count_batches(options, &layout->batches_per_epoch));
+  ULL__TRY(ull__order_create(options, &order));
+  layout->has_pictures = ull__loader_has_pictures(options);
+  layout->standby = suit_standby(options);
+  layout->fillers = options->workers > 0 ? (uint64_t)(options->workers + layout->standby) : 1;
   ULL__TRY(plan_slot(options, layout, arrays));
+  ULL__TRY(plan_pictures(options, layout));
   return plan_block(options, layout);
 }
 
@@ -118,9 +158,13 @@ static void place_slot(ull_loader *loader, uint64_t index) {
   slot->data = block + layout->data + index * layout->slot_stride;
   slot->sample_index = (uint64_t *)(slot->data + layout->slot_index_offset);
   slot->verdict = slot->data + layout->slot_verdict_offset;
+  slot->used_verdict = slot->verdict + loader->options.batch_size;
+  slot->asked = slot->used_verdict + loader->options.batch_size;
+  if (layout->has_pictures) slot->reason = (const char **)(slot->data + layout->slot_reason_offset);
   slot->batch = (ull_batch){.arrays = slot->arrays, .array_count = bindings};
   slot->batch.sample_index = slot->sample_index;
   slot->batch.verdict = slot->verdict;
+  slot->batch.used_verdict = slot->used_verdict;
   for (size_t i = 0; i < bindings; i++) {
     const ull_binding *binding = &loader->arrays[i].binding;
     slot->arrays[i] = (ull_batch_array){
@@ -135,10 +179,14 @@ void ull__loader_place(ull_loader *loader) {
   uint8_t *block = loader->block;
   loader->slots = (ull__slot *)(block + layout->slots);
   loader->workers = (ull__worker *)(block + layout->workers);
+  loader->large = ull__scratch_over(block + layout->large, layout->large_bytes);
   for (uint64_t i = 0; i < (uint64_t)loader->options.prefetch; i++) place_slot(loader, i);
-  for (uint64_t i = 0; i < filler_count(&loader->options); i++) {
-    loader->workers[i] = (ull__worker){.loader = loader, .index = (int)i};
-    loader->workers[i].scratch = block + layout->scratch + i * layout->scratch_stride;
+  for (uint64_t i = 0; i < layout->fillers; i++) {
+    ull__worker *worker = &loader->workers[i];
+    *worker = (ull__worker){.loader = loader, .index = (int)i};
+    worker->standby = loader->options.workers > 0 && (int)i >= loader->options.workers;
+    worker->scratch = ull__scratch_over(block + layout->scratch + i * layout->scratch_stride,
+                                        layout->scratch_stride);
   }
 }
 
@@ -146,45 +194,17 @@ ull_status ull_loader_bound_bytes(const ull_loader_options *options, ull_loader_
   ull__loader_layout layout;
   ULL__TRY(ull__loader_plan(options, &layout, NULL));
   uint64_t data_bytes = layout.slot_stride * (uint64_t)options->prefetch;
-  uint64_t scratch_bytes = layout.scratch_stride * filler_count(options);
+  uint64_t scratch_bytes = layout.scratch_stride * layout.fillers;
   *out = (ull_loader_bound){
       .slot_bytes = layout.slot_stride,
       .scratch_bytes = layout.scratch_stride,
-      .control_bytes = layout.total_bytes - data_bytes - scratch_bytes,
+      .control_bytes = layout.total_bytes - data_bytes - scratch_bytes - layout.large_bytes,
       .total_bytes = layout.total_bytes,
       .source_bytes = options->source->resident_bytes,
+      .large_bytes = layout.large_bytes,
+      .threads = layout.fillers,
+      .slots = (uint64_t)options->prefetch,
+      .reader_bytes = layout.reader_bytes,
   };
-  return ULL_OK;
-}
-
-static ull_status total_bytes(const ull_loader_options *options, uint64_t *bytes) {
-  ull__loader_layout layout;
-  ULL__TRY(ull__loader_plan(options, &layout, NULL));
-  *bytes = layout.total_bytes;
-  return ULL_OK;
-}
-
-static ull_status refuse_budget(uint64_t needed_bytes, uint64_t budget_bytes) {
-  ULL__FAIL(ULL_ERROR_DOES_NOT_FIT,
-            "the loader needs %" PRIu64 " bytes for one batch and one thread", needed_bytes);
-  ull__error_holder("--loader-memory %" PRIu64, budget_bytes);
-  ull__error_change("allow %" PRIu64 " bytes, or use a smaller --batch-size", needed_bytes);
-  return ull__error_bytes(needed_bytes, budget_bytes);
-}
-
-ull_status ull_loader_fit(ull_loader_options *options, uint64_t budget_bytes) {
-  ull_loader_options smaller = *options;
-  uint64_t bytes;
-  ULL__TRY(total_bytes(&smaller, &bytes));
-  while (bytes > budget_bytes && (smaller.prefetch > 1 || smaller.workers > 1)) {
-    if (smaller.prefetch > 1) {
-      smaller.prefetch--;
-    } else {
-      smaller.workers--;
-    }
-    ULL__TRY(total_bytes(&smaller, &bytes));
-  }
-  if (bytes > budget_bytes) return refuse_budget(bytes, budget_bytes);
-  *options = smaller;
   return ULL_OK;
 }

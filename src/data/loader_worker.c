@@ -1,77 +1,117 @@
 /* Threads that fill slots in order. A worker claims a short run of samples of the oldest unfinished
  * batch under the mutex and fills it without; several workers share a batch, so that the next one
- * is ready as early as it can be. With no free slot they wait: memory never grows. */
+ * is ready as early as it can be. With no free slot they wait: memory never grows.
+ *
+ * Threads that stand by sleep until a claim takes much longer than a sample usually does: its
+ * thread is held up by a disk or a lock and leaves its core idle. They then work as well until it
+ * is back. They set their alarm by the oldest claim, so that nothing is polled. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "base/error.h"
-#include "base/philox.h"
 #include "data/loader.h"
 
-enum { CLAIMS_PER_WORKER = 4, STACK_BYTES = 512 * 1024 };
+enum { CLAIMS_PER_WORKER = 4, STACK_BYTES = 512 * 1024, LATE_SAMPLES = 2, AVERAGED_OVER = 16 };
 
-uint64_t ull__loader_batch_samples(const ull_loader *loader, uint64_t step) {
-  uint64_t begin = step % loader->layout.batches_per_epoch * loader->options.batch_size;
-  uint64_t left = loader->source->count - begin;
-  return left < loader->options.batch_size ? left : loader->options.batch_size;
+#define LEAST_LATE_NS ((uint64_t)1000000)
+
+ull__slot *ull__loader_slot(ull_loader *loader, uint64_t sequence) {
+  return &loader->slots[sequence % (uint64_t)loader->options.prefetch];
 }
 
-ull__slot *ull__loader_slot(ull_loader *loader, uint64_t step) {
-  return &loader->slots[step % (uint64_t)loader->options.prefetch];
+bool ull__slot_is_ready(const ull__slot *slot, uint64_t sequence) {
+  return slot->state == ULL__SLOT_READY && slot->sequence == sequence;
 }
 
-bool ull__slot_is_complete(const ull__slot *slot, uint64_t step) {
-  return slot->state == ULL__SLOT_FILLING && slot->step == step && slot->pending == 0;
-}
-
-static void begin_slot(ull_loader *loader, ull__slot *slot, uint64_t step) {
-  uint64_t epoch = step / loader->layout.batches_per_epoch;
-  uint64_t samples = ull__loader_batch_samples(loader, step);
+static void begin_slot(ull_loader *loader, ull__slot *slot, uint64_t sequence,
+                       const ull__order_batch *place) {
   slot->state = ULL__SLOT_FILLING;
-  slot->step = step;
-  slot->pending = samples;
+  slot->sequence = sequence;
+  slot->place = *place;
+  slot->order = ull__order_epoch(&loader->order, place->epoch);
+  slot->pending = place->samples;
   slot->replaced = 0;
   slot->failed = false;
-  slot->batch.step = step;
-  slot->batch.epoch = epoch;
-  slot->batch.batch = step % loader->layout.batches_per_epoch;
-  slot->batch.samples = samples;
-  for (size_t i = 0; i < loader->options.binding_count; i++) {
-    slot->arrays[i].shape[0] = (int64_t)samples;
-    slot->arrays[i].bytes = samples * loader->arrays[i].sample_bytes;
+  slot->batch.epoch = place->epoch;
+  slot->batch.batch = place->batch;
+  slot->batch.step = place->epoch * ull__order_batches_per_epoch(&loader->order) + place->batch;
+  slot->batch.samples = place->samples;
+  slot->batch.skipped = 0;
+  uint64_t used = sequence + 1 < (uint64_t)loader->options.prefetch
+                      ? sequence + 1
+                      : (uint64_t)loader->options.prefetch;
+  if (used > loader->used_slots) loader->used_slots = used;
+}
+
+/* Samples of a claim: few where they are expensive, so that threads share a batch evenly. */
+static uint64_t claim_size(const ull_loader *loader, uint64_t samples) {
+  if (loader->layout.has_pictures) return 1;
+  return samples / (loader->layout.fillers * CLAIMS_PER_WORKER) + 1;
+}
+
+/* A batch without samples (of a rank that gets nothing of a short global batch) is ready at once.
+ */
+static bool begin_next(ull_loader *loader) {
+  ull__slot *slot = ull__loader_slot(loader, loader->claim_sequence);
+  ull__order_batch place;
+  while (slot->state == ULL__SLOT_FREE &&
+         ull__order_batch_at(&loader->order, loader->claim_sequence, &place)) {
+    begin_slot(loader, slot, loader->claim_sequence, &place);
+    if (place.samples > 0) return true;
+    slot->state = ULL__SLOT_READY;
+    pthread_cond_broadcast(&loader->ready);
+    slot = ull__loader_slot(loader, ++loader->claim_sequence);
   }
-  ull__philox_block key = ull__philox(loader->order_key_seed, 0, epoch);
-  slot->order =
-      ull__permutation_create(loader->source->count, (uint64_t)key.word[1] << 32 | key.word[0]);
+  return false;
 }
 
 bool ull__loader_claim(ull_loader *loader, ull__claim *claim) {
-  if (loader->paused || loader->claim_step >= loader->end_step) return false;
-  ull__slot *slot = ull__loader_slot(loader, loader->claim_step);
-  if (loader->claim_sample == 0) {
-    if (slot->state != ULL__SLOT_FREE) return false;
-    begin_slot(loader, slot, loader->claim_step);
-  }
-  uint64_t samples = slot->batch.samples, left = samples - loader->claim_sample;
-  uint64_t fillers = loader->options.workers > 0 ? (uint64_t)loader->options.workers : 1;
-  uint64_t run = samples / (fillers * CLAIMS_PER_WORKER) + 1;
+  if (loader->paused) return false;
+  if (loader->claim_sample == 0 && !begin_next(loader)) return false;
+  ull__slot *slot = ull__loader_slot(loader, loader->claim_sequence);
+  uint64_t samples = slot->place.samples, left = samples - loader->claim_sample;
+  uint64_t run = claim_size(loader, samples);
   *claim =
       (ull__claim){.slot = slot, .first = loader->claim_sample, .count = run < left ? run : left};
   loader->claim_sample += claim->count;
   if (loader->claim_sample == samples) {
     loader->claim_sample = 0;
-    loader->claim_step++;
+    loader->claim_sequence++;
   }
   loader->busy++;
+  if (loader->watching > 0) pthread_cond_signal(&loader->late);
   return true;
 }
 
-void ull__loader_complete(ull_loader *loader, const ull__claim *claim,
+/* Averages that follow slowly: a single slow sample hardly shows. */
+static uint64_t follow(uint64_t average, uint64_t value) {
+  if (average == 0) return value;
+  if (value > 4 * average) value = 4 * average;
+  return average + value / AVERAGED_OVER - average / AVERAGED_OVER;
+}
+
+static void book_times(ull_loader *loader, ull__worker *worker, const ull__claim *claim) {
+  uint64_t took = ull__clock_now_ns() - worker->claimed_ns;
+  worker->claimed_ns = 0;
+  loader->sample_ns = follow(loader->sample_ns, took / claim->count + 1);
+  for (int s = 0; s < ULL_STAGE_COUNT; s++) {
+    loader->stage_ticks[s] += worker->stage_ticks[s];
+    worker->stage_ticks[s] = 0;
+  }
+  worker->peak_bytes = worker->scratch.peak;
+  if (worker->large_used > loader->peak_large) loader->peak_large = worker->large_used;
+  loader->counts.filled += claim->count;
+  if (worker->standby) loader->counts.stood_in += claim->count;
+}
+
+bool ull__loader_complete(ull_loader *loader, ull__worker *worker, const ull__claim *claim,
                           const ull__outcome *outcome) {
   ull__slot *slot = claim->slot;
-  loader->busy--;
+  book_times(loader, worker, claim);
   slot->replaced += outcome->replaced;
   if (outcome->failed && (!slot->failed || outcome->failed_at < slot->failed_at)) {
     slot->failed = true;
@@ -79,14 +119,62 @@ void ull__loader_complete(ull_loader *loader, const ull__claim *claim,
     slot->error = outcome->error;
   }
   slot->pending -= claim->count;
-  if (slot->pending == 0 || loader->paused) pthread_cond_broadcast(&loader->ready);
+  return slot->pending == 0;
 }
 
-/* With the mutex held. */
+static void fail_slot(ull__slot *slot, uint64_t place) {
+  slot->failed = true;
+  slot->failed_at = place;
+  slot->error = *ull_error_last();
+}
+
+/* With the mutex held, but not while it works. */
+static void finish_slot(ull_loader *loader, ull__worker *worker, ull__slot *slot,
+                        ull__outcome *outcome) {
+  if (!slot->failed) {
+    pthread_mutex_unlock(&loader->mutex);
+    uint64_t since = ull__ticks_now();
+    ull_status status = ull__loader_finish(loader, slot);
+    ull__loader_stamp(worker, ULL_STAGE_FINISH, since);
+    if (status != ULL_OK) {
+      fail_slot(slot, slot->place.samples);
+      outcome->died = status == ULL_ERROR_INTERNAL;
+      outcome->error = slot->error;
+    }
+    pthread_mutex_lock(&loader->mutex);
+  }
+  slot->state = ULL__SLOT_READY;
+  pthread_cond_broadcast(&loader->ready);
+}
+
+void ull__loader_work(ull_loader *loader, ull__worker *worker, const ull__claim *claim,
+                      ull__outcome *outcome) {
+  worker->claimed_ns = ull__clock_now_ns();
+  pthread_mutex_unlock(&loader->mutex);
+  ull__loader_fill(loader, claim, worker, outcome);
+  pthread_mutex_lock(&loader->mutex);
+  if (ull__loader_complete(loader, worker, claim, outcome)) {
+    finish_slot(loader, worker, claim->slot, outcome);
+  }
+  loader->busy--;
+  if (loader->paused) pthread_cond_broadcast(&loader->ready);
+}
+
+/* ---- threads ---- */
+
+/* With the mutex held. Somebody who stands by takes the place of the dead. */
 static void leave(ull_loader *loader, const ull__outcome *outcome) {
   loader->live_workers--;
+  loader->dead_workers += outcome->died;
   if (outcome->died && loader->death.status == ULL_OK) loader->death = outcome->error;
   pthread_cond_broadcast(&loader->ready);
+  pthread_cond_broadcast(&loader->late);
+}
+
+static void wait_for_work(ull_loader *loader, ull__worker *worker) {
+  uint64_t since = ull__ticks_now();
+  pthread_cond_wait(&loader->work, &loader->mutex);
+  if (!worker->standby) loader->stage_ticks[ULL_STAGE_IDLE] += ull__ticks_now() - since;
 }
 
 static void *run_worker(void *argument) {
@@ -96,14 +184,87 @@ static void *run_worker(void *argument) {
   pthread_mutex_lock(&loader->mutex);
   while (!loader->stopping && !outcome.died) {
     ull__claim claim;
-    if (!ull__loader_claim(loader, &claim)) {
-      pthread_cond_wait(&loader->work, &loader->mutex);
-      continue;
+    bool wanted = worker->index < loader->wanted_workers;
+    if (wanted && ull__loader_claim(loader, &claim)) {
+      ull__loader_work(loader, worker, &claim, &outcome);
+    } else {
+      wait_for_work(loader, worker);
     }
-    pthread_mutex_unlock(&loader->mutex);
-    ull__loader_fill(loader, &claim, worker->scratch, &outcome);
-    pthread_mutex_lock(&loader->mutex);
-    ull__loader_complete(loader, &claim, &outcome);
+  }
+  leave(loader, &outcome);
+  pthread_mutex_unlock(&loader->mutex);
+  return NULL;
+}
+
+/* Claims that take longer than this are late. */
+static uint64_t late_ns(const ull_loader *loader) {
+  uint64_t usual = LATE_SAMPLES * loader->sample_ns * (loader->layout.has_pictures ? 1 : 8);
+  return usual > LEAST_LATE_NS ? usual : LEAST_LATE_NS;
+}
+
+/* Workers that are late or dead, and when the next one will be (0: none is at work). */
+static int count_late(const ull_loader *loader, uint64_t now, uint64_t *alarm_ns) {
+  uint64_t allowed = late_ns(loader);
+  int late = loader->dead_workers;
+  *alarm_ns = 0;
+  for (uint64_t i = 0; i < loader->layout.fillers; i++) {
+    uint64_t began = loader->workers[i].claimed_ns;
+    if (began == 0) continue;
+    if (now >= began + allowed) {
+      late++;
+    } else if (*alarm_ns == 0 || began + allowed < *alarm_ns) {
+      *alarm_ns = began + allowed;
+    }
+  }
+  return late;
+}
+
+/* Threads that stand by and are at work without being late themselves. */
+static int count_standing_in(const ull_loader *loader, uint64_t now) {
+  int working = 0;
+  uint64_t allowed = late_ns(loader);
+  for (int i = loader->options.workers; i < (int)loader->layout.fillers; i++) {
+    uint64_t began = loader->workers[i].claimed_ns;
+    working += began != 0 && now < began + allowed;
+  }
+  return working;
+}
+
+static void wait_until(ull_loader *loader, uint64_t alarm_ns) {
+  struct timespec moment = {.tv_sec = (time_t)(alarm_ns / 1000000000u),
+                            .tv_nsec = (long)(alarm_ns % 1000000000u)};
+  pthread_cond_timedwait(&loader->late, &loader->mutex, &moment);
+}
+
+/* Sleeps until somebody is late, or the loader stops. */
+static bool wait_for_late(ull_loader *loader) {
+  while (!loader->stopping) {
+    uint64_t alarm_ns, now = ull__clock_now_ns();
+    int late = count_late(loader, now, &alarm_ns);
+    if (late > count_standing_in(loader, now)) return true;
+    if (alarm_ns > 0) {
+      wait_until(loader, alarm_ns);
+    } else {
+      loader->watching++;
+      pthread_cond_wait(&loader->late, &loader->mutex);
+      loader->watching--;
+    }
+  }
+  return false;
+}
+
+static void *run_standby(void *argument) {
+  ull__worker *worker = argument;
+  ull_loader *loader = worker->loader;
+  ull__outcome outcome = {0};
+  pthread_mutex_lock(&loader->mutex);
+  while (!outcome.died && wait_for_late(loader)) {
+    ull__claim claim;
+    if (ull__loader_claim(loader, &claim)) {
+      ull__loader_work(loader, worker, &claim, &outcome);
+    } else {
+      wait_for_work(loader, worker);
+    }
   }
   leave(loader, &outcome);
   pthread_mutex_unlock(&loader->mutex);
@@ -111,21 +272,21 @@ static void *run_worker(void *argument) {
 }
 
 void ull__loader_fill_inline(ull_loader *loader) {
-  uint64_t step = loader->next_step;
-  ull__slot *slot = ull__loader_slot(loader, step);
+  ull__slot *slot = ull__loader_slot(loader, loader->next_sequence);
   ull__claim claim;
   ull__outcome outcome;
-  while (!ull__slot_is_complete(slot, step) && ull__loader_claim(loader, &claim)) {
-    ull__loader_fill(loader, &claim, loader->workers[0].scratch, &outcome);
-    ull__loader_complete(loader, &claim, &outcome);
+  while (!ull__slot_is_ready(slot, loader->next_sequence) && ull__loader_claim(loader, &claim)) {
+    ull__loader_work(loader, &loader->workers[0], &claim, &outcome);
   }
 }
 
 static int start_worker(ull__worker *worker, const pthread_attr_t *attributes) {
-  int error = pthread_create(&worker->thread, attributes, run_worker, worker);
-  if (error != 0) return error;
   char name[16];
-  snprintf(name, sizeof name, "ull-loader-%d", worker->index % 1000);
+  int error = pthread_create(&worker->thread, attributes,
+                             worker->standby ? run_standby : run_worker, worker);
+  if (error != 0) return error;
+  snprintf(name, sizeof name, worker->standby ? "ull-standby-%d" : "ull-loader-%d",
+           worker->index % 1000);
   pthread_setname_np(worker->thread, name);
   return 0;
 }
@@ -133,10 +294,10 @@ static int start_worker(ull__worker *worker, const pthread_attr_t *attributes) {
 /* Signals stay with the threads that the program made. */
 static int start_all(ull_loader *loader, const pthread_attr_t *attributes) {
   sigset_t all, before;
-  int error = 0;
+  int error = 0, threads = loader->options.workers > 0 ? (int)loader->layout.fillers : 0;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  for (int i = 0; i < loader->options.workers && error == 0; i++) {
+  for (int i = 0; i < threads && error == 0; i++) {
     pthread_mutex_lock(&loader->mutex);
     loader->live_workers++;
     pthread_mutex_unlock(&loader->mutex);
@@ -164,6 +325,7 @@ void ull__loader_stop_workers(ull_loader *loader) {
   pthread_mutex_lock(&loader->mutex);
   loader->stopping = true;
   pthread_cond_broadcast(&loader->work);
+  pthread_cond_broadcast(&loader->late);
   pthread_mutex_unlock(&loader->mutex);
   for (int i = 0; i < loader->started_workers; i++) pthread_join(loader->workers[i].thread, NULL);
 }

@@ -69,6 +69,16 @@ static ull_status measure(const ull_source *source, size_t array, ull_normalize 
   return ULL_OK;
 }
 
+/* Means over the files would have to decode them all: photographs take those of ImageNet, as the
+ * weights that people start from do. */
+static void take_photo_statistics(ull_normalize *out) {
+  static const double mean[3] = {0.485, 0.456, 0.406}, deviation[3] = {0.229, 0.224, 0.225};
+  out->active = true;
+  out->channels = 3;
+  memcpy(out->mean, mean, sizeof mean);
+  memcpy(out->deviation, deviation, sizeof deviation);
+}
+
 static ull_status bad_text(const char *text) {
   ULL__FAIL(ULL_ERROR_USAGE, "'%s' is not a normalisation", text);
   ull__error_holder("--normalize %s", text);
@@ -115,7 +125,11 @@ ull_status ull_normalize_parse(const char *text, const ull_source *source, size_
   if (strcmp(text, "none") == 0) return ULL_OK;
   if (strcmp(text, "auto") != 0) return parse_pair(text, out);
   out->automatic = true;
-  out->active = info->image && info->dtype == ULL_UINT8;
+  if (info->content == ULL_CONTENT_IMAGE) {
+    take_photo_statistics(out);
+    return ULL_OK;
+  }
+  out->active = info->image && info->dtype == ULL_UINT8 && info->content == ULL_CONTENT_ELEMENTS;
   return out->active ? measure(source, array, out) : ULL_OK;
 }
 

@@ -9,9 +9,18 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "data/ticks.h"
 
-ull_status ull__record_read(const ull__record *record, uint64_t at, void *to, size_t capacity,
-                            size_t *got) {
+static _Thread_local uint64_t read_ticks;
+
+uint64_t ull__record_take_ticks(void) {
+  uint64_t ticks = read_ticks;
+  read_ticks = 0;
+  return ticks;
+}
+
+static ull_status read_record(const ull__record *record, uint64_t at, void *to, size_t capacity,
+                              size_t *got) {
   uint64_t left = at < record->bytes ? record->bytes - at : 0;
   size_t want = left < capacity ? (size_t)left : capacity;
   *got = 0;
@@ -32,6 +41,14 @@ ull_status ull__record_read(const ull__record *record, uint64_t at, void *to, si
     *got += (size_t)count;
   }
   return ULL_OK;
+}
+
+ull_status ull__record_read(const ull__record *record, uint64_t at, void *to, size_t capacity,
+                            size_t *got) {
+  uint64_t since = ull__ticks_now();
+  ull_status status = read_record(record, at, to, capacity, got);
+  read_ticks += ull__ticks_now() - since;
+  return status;
 }
 
 static ull_status cannot_open(const ull__record *record, int error) {

@@ -26,6 +26,10 @@ typedef struct ull__record {
 ull_status ull__record_read(const ull__record *record, uint64_t at, void *to, size_t capacity,
                             size_t *got);
 
+/* Ticks (data/ticks.h) that the calling thread has spent in ull__record_read since it last asked.
+ */
+uint64_t ull__record_take_ticks(void);
+
 /* Opens a regular file as the whole record; `name` is looked up in `folder` (a descriptor, or
  * AT_FDCWD). record->path is filled in already. What is missing or no file is ULL_ERROR_DATA, what
  * cannot be read ULL_ERROR_IO; too many open files ULL_ERROR_OUT_OF_MEMORY. */

@@ -364,7 +364,7 @@ static void options_fit_a_budget(void **state) {
   assert_true(options.prefetch == 3 && options.workers == 3);
   uint64_t least = ull_error_last()->wanted_bytes;
   assert_int_equal(ull_loader_fit(&options, least), ULL_OK);
-  assert_true(options.prefetch == 1 && options.workers == 1);
+  assert_true(options.prefetch == 2 && options.workers == 1);
   assert_int_equal(ull_loader_bound_bytes(&options, &bound), ULL_OK);
   assert_int_equal(bound.total_bytes, least);
 }
