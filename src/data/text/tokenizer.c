@@ -1,0 +1,223 @@
+/* A tokenizer's life, and what follows from its tables: where texts may be cut, what ends them. */
+#include "data/text/tokenizer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/sha256.h"
+#include "data/text/tokenizer_internal.h"
+#include "data/text/unicode.h"
+
+/* Of the largest published ones a fifth. */
+#define TOKENIZER_LIMIT_BYTES ((uint64_t)256 << 20)
+
+static const ull__short_text space_mark = {.bytes = "\xe2\x96\x81", .length = 3};
+
+/* ---- cuts ---- */
+
+static bool is_alphanumeric(uint8_t byte) {
+  return (byte >= '0' && byte <= '9') || (byte >= 'A' && byte <= 'Z') ||
+         (byte >= 'a' && byte <= 'z');
+}
+
+/* Whether a symbol made by merging holds U+2581 behind something else. */
+static bool holds_late_mark(const uint8_t *text, size_t length) {
+  bool other = false;
+  for (size_t at = 0, bytes; at < length; at += bytes) {
+    bytes = 1;
+    bool is_mark = length - at >= 3 && memcmp(text + at, space_mark.bytes, 3) == 0;
+    if (is_mark && other) return true;
+    if (is_mark) bytes = 3;
+    other |= !is_mark;
+  }
+  return false;
+}
+
+/* Symbols of characters: no merge may reach over a cut. */
+static void study_merges(ull__tokenizer *t) {
+  bool crosses_spaces = false, crosses_lines = false;
+  for (size_t i = 0; i < t->merges.slot_count; i++) {
+    size_t length;
+    if (t->merges.slots[i].id == UINT32_MAX) continue;
+    const uint8_t *text = ull__vocabulary_text(&t->vocabulary, t->merges.slots[i].id, &length);
+    crosses_spaces |= holds_late_mark(text, length);
+    crosses_lines |= memchr(text, '\n', length) != NULL;
+  }
+  uint32_t id;
+  bool has_mark = ull__vocabulary_find(&t->vocabulary, space_mark.bytes, 3, &id);
+  bool keeps_lines = t->falls_back_to_bytes || t->ascii_ids['\n'] != UINT32_MAX;
+  bool whole = t->words == ULL__WORDS_WHOLE;
+  t->cuts_at_spaces = (!crosses_spaces && has_mark && !t->ignores_merges) || !whole;
+  t->cuts_at_lines = !crosses_lines && keeps_lines && !t->ignores_merges;
+  if (whole && t->cuts_at_spaces) t->words = ULL__WORDS_SPACES;
+}
+
+/* Added tokens may hold what looks like a cut, or take spaces along. */
+static void study_added(ull__tokenizer *t) {
+  const ull__vocabulary *names = &t->added_names;
+  for (size_t i = 0; i < names->count; i++) {
+    const uint8_t *text = names->bytes + names->entries[i].at;
+    size_t length = names->entries[i].length;
+    for (size_t k = 0; k + 1 < length; k++) {
+      if (is_alphanumeric(text[k]) && text[k + 1] == ' ') t->cuts_at_spaces = false;
+    }
+    if (memchr(text, '\n', length) != NULL) t->cuts_at_lines = false;
+  }
+  const ull__added_tokens *both[] = {&t->added, &t->added_normalized};
+  for (size_t k = 0; k < 2; k++) {
+    for (size_t i = 0; i < both[k]->count; i++) {
+      if (both[k]->tokens[i].strips_before) t->cuts_at_lines = false;
+      if (both[k]->tokens[i].strips_behind) t->cuts_at_spaces = false;
+    }
+  }
+}
+
+static void study_cuts(ull__tokenizer *t) {
+  bool makes_marks = t->replaces_spaces;
+  for (size_t i = 0; i < t->step_count; i++) {
+    const ull__normalizer_step *step = &t->steps[i];
+    if (step->pattern.length == 0) continue;
+    bool is_plain = step->pattern.length == 1 && step->pattern.bytes[0] == ' ' &&
+                    step->text.length == 3 && memcmp(step->text.bytes, space_mark.bytes, 3) == 0;
+    if (!is_plain) return;
+    makes_marks = true;
+  }
+  if (t->byte_level) {
+    t->cuts_at_spaces = t->cuts_at_lines = t->words != ULL__WORDS_WHOLE && !makes_marks;
+  } else if (makes_marks) {
+    study_merges(t);
+  }
+  study_added(t);
+}
+
+static bool is_space_before(const uint8_t *text, size_t at) {
+  size_t begin = at - 1, length;
+  while (begin > 0 && (text[begin] & 0xc0) == 0x80) begin--;
+  if (begin + 4 < at || ull__unicode_valid_prefix(text + begin, at - begin) != at - begin)
+    return true; /* of no character: no place for a cut */
+  return ull__unicode_class_of(ull__unicode_read(text + begin, &length)) == ULL__UNICODE_SPACE;
+}
+
+/* A line end alone between characters that are no spaces. */
+static bool is_line_cut(const uint8_t *text, size_t at) {
+  if (at < 2 || text[at - 1] != '\n') return false;
+  return text[at] > ' ' && text[at] < 127 && !is_space_before(text, at - 1);
+}
+
+size_t ull__tokenizer_find_cut(const ull__tokenizer *t, const uint8_t *text, size_t bytes) {
+  if (t->is_bytes) return bytes;
+  for (size_t at = bytes > 0 ? bytes - 1 : 0; at > 0; at--) {
+    if (t->cuts_at_spaces && text[at] == ' ' && is_alphanumeric(text[at - 1])) return at;
+    if (t->cuts_at_lines && is_line_cut(text, at)) return at;
+  }
+  return 0;
+}
+
+/* ---- life ---- */
+
+static ull_status parse(ull__tokenizer *t, const char *json, size_t bytes, const char *name) {
+  json_t *root;
+  ull__sha256 state;
+  ull__sha256_begin(&state);
+  ull__sha256_add(&state, json, bytes);
+  ull__sha256_end_hex(&state, t->hash);
+  ULL__TRY(ull__json_parse(json, bytes, name, &root));
+  ull_status status = ull__tokenizer_read(t, root);
+  json_decref(root);
+  if (status != ULL_OK) return ull__error_context("%s", name);
+  study_cuts(t);
+  return ULL_OK;
+}
+
+ull_status ull__tokenizer_parse(const char *json, size_t bytes, const char *name,
+                                ull__tokenizer **out) {
+  ull__tokenizer *t = ull__alloc(1, sizeof *t);
+  *out = NULL;
+  if (t == NULL) return ULL_ERROR_OUT_OF_MEMORY;
+  ull_status status = parse(t, json, bytes, name);
+  if (status != ULL_OK) {
+    ull__tokenizer_close(t);
+    return status;
+  }
+  *out = t;
+  return ULL_OK;
+}
+
+static ull_status open_bytes(ull__tokenizer **out) {
+  ull__tokenizer *t = ull__alloc(1, sizeof *t);
+  if (t == NULL) return ULL_ERROR_OUT_OF_MEMORY;
+  t->is_bytes = true;
+  t->unknown = ULL__TOKENIZER_NONE;
+  snprintf(t->hash, sizeof t->hash, "bytes");
+  *out = t;
+  return ULL_OK;
+}
+
+ull_status ull__tokenizer_open(const char *text, ull__tokenizer **out) {
+  char *json;
+  size_t bytes;
+  *out = NULL;
+  if (strcmp(text, "bytes") == 0) return open_bytes(out);
+  if (ull__file_read(text, TOKENIZER_LIMIT_BYTES, &json, &bytes) != ULL_OK) {
+    ull__error_holder("--tokenizer %s", text);
+    return ull__error_change("give the path of a tokenizer.json, or bytes");
+  }
+  ull_status status = ull__tokenizer_parse(json, bytes, text, out);
+  ull__free(json);
+  return status;
+}
+
+void ull__tokenizer_close(ull__tokenizer *t) {
+  if (t == NULL) return;
+  ull__added_tokens_free(&t->added);
+  ull__added_tokens_free(&t->added_normalized);
+  ull__vocabulary_free(&t->added_names);
+  ull__vocabulary_free(&t->vocabulary);
+  ull__merges_free(&t->merges);
+  ull__free(t);
+}
+
+/* ---- questions ---- */
+
+uint32_t ull__tokenizer_id_limit(const ull__tokenizer *t) {
+  uint32_t added = t->added_names.id_limit, own = t->vocabulary.id_limit;
+  if (t->is_bytes) return ULL__BYTES_END_OF_TEXT + 1;
+  return added > own ? added : own;
+}
+
+int64_t ull__tokenizer_find(const ull__tokenizer *t, const char *text) {
+  uint32_t id;
+  if (t->is_bytes) return ULL__TOKENIZER_NONE;
+  if (ull__vocabulary_find(&t->added_names, text, strlen(text), &id)) return id;
+  if (ull__vocabulary_find(&t->vocabulary, text, strlen(text), &id)) return id;
+  return ULL__TOKENIZER_NONE;
+}
+
+int64_t ull__tokenizer_end_of_text(const ull__tokenizer *t) {
+  static const char *const usual[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"};
+  if (t->is_bytes) return ULL__BYTES_END_OF_TEXT;
+  for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
+    int64_t id = ull__tokenizer_find(t, usual[i]);
+    if (id != ULL__TOKENIZER_NONE) return id;
+  }
+  return ULL__TOKENIZER_NONE;
+}
+
+const uint32_t *ull__tokenizer_prefix(const ull__tokenizer *t, size_t *count) {
+  *count = t->prefix_count;
+  return t->prefix;
+}
+
+const char *ull__tokenizer_hash(const ull__tokenizer *t) {
+  return t->hash;
+}
+
+uint64_t ull__tokenizer_resident_bytes(const ull__tokenizer *t) {
+  return sizeof *t + t->merges.slot_count * sizeof *t->merges.slots +
+         ull__vocabulary_resident_bytes(&t->vocabulary) +
+         ull__vocabulary_resident_bytes(&t->added_names) + t->added.node_capacity * 16 +
+         t->added_normalized.node_capacity * 16;
+}
