@@ -531,3 +531,21 @@ ull_status ull__resample_row(void *context, int y, const uint8_t *pixels) {
   r->y++;
   return ULL_OK;
 }
+
+/* ---- finished bytes ---- */
+
+void ull__pixels_store(const uint8_t *pixels, int width, int height, const ull__pixel_store *store,
+                       float *line) {
+  const ull__resample_loops *loops = choose_loops();
+  ull__row_store how = {.dtype = store->dtype, .stride = store->x_stride};
+  int channels = store->channels;
+  for (int64_t y = 0; y < height; y++) {
+    const uint8_t *row = pixels + y * width * channels;
+    for (int c = 0; c < channels; c++) {
+      int64_t at = y * store->y_stride + c * store->c_stride;
+      loops->scale_bytes(row + c, channels, width, store->scale[c], store->bias[c], line);
+      loops->store(line, width, &how,
+                   (uint8_t *)store->base + at * (int64_t)ull_dtype_bytes(store->dtype));
+    }
+  }
+}

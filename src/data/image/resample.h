@@ -69,4 +69,9 @@ ull_status ull__resample_begin(const ull__resample_spec *spec, ull__scratch *scr
  * resampler. Rows that are not needed may be left out at the end, not at the beginning. */
 ull_status ull__resample_row(void *context, int y, const uint8_t *pixels);
 
+/* Stores finished bytes, [height, width, store->channels], with the arithmetic of a resampler: the
+ * same pixels have the same bits. `line` has room for `width` floats. */
+void ull__pixels_store(const uint8_t *pixels, int width, int height, const ull__pixel_store *store,
+                       float *line);
+
 #endif

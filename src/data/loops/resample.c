@@ -249,6 +249,11 @@ static void down_end(const int32_t *restrict sums, int count, float scale, float
   for (int i = 0; i < count; i++) to[i] = (float)sums[i] * scale + bias;
 }
 
+static void scale_bytes(const uint8_t *restrict from, int step, int count, float scale, float bias,
+                        float *restrict to) {
+  for (int i = 0; i < count; i++) to[i] = (float)from[(int64_t)i * step] * scale + bias;
+}
+
 /* ---- stores ---- */
 
 INLINE uint8_t byte_of(float x) {
@@ -341,6 +346,7 @@ const ull__resample_loops *ULL__ISA_NAME(ull__resample_loops)(void) {
       .down = down,
       .down_add = down_add,
       .down_end = down_end,
+      .scale_bytes = scale_bytes,
       .store = store,
       .store_rgb = store_rgb,
   };

@@ -43,6 +43,8 @@ typedef struct ull__resample_loops {
   /* The same sum in parts: for filters with very many taps. */
   void (*down_add)(const int16_t *row, int16_t weight, int64_t count, int32_t *sums);
   void (*down_end)(const int32_t *sums, int count, float scale, float bias, float *to);
+  /* Every `step`-th byte, * scale + bias. */
+  void (*scale_bytes)(const uint8_t *from, int step, int count, float scale, float bias, float *to);
   /* Floats to a dtype: uint8 clamps and rounds half up, 16-bit floats round to nearest even. */
   void (*store)(const float *from, int count, const ull__row_store *store, void *to);
   /* Three planes `plane` floats apart to pixels of three consecutive bytes. */
