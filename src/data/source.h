@@ -93,6 +93,7 @@ extern const ull__source_kind ull__source_npz;
 extern const ull__source_kind ull__source_npy;
 extern const ull__source_kind ull__source_synthetic;
 extern const ull__source_kind ull__source_callback;
+extern const ull__source_kind ull__source_cifar;
 extern const ull__source_kind ull__source_tar;
 extern const ull__source_kind ull__source_tar_packed; /* what the former becomes where it must */
 extern const ull__source_kind ull__source_folder;     /* its scheme is empty: a plain path */
