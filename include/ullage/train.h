@@ -132,6 +132,11 @@ typedef struct ull_trainer_progress {
 } ull_trainer_progress;
 ull_trainer_progress ull_trainer_get_progress(const ull_trainer *trainer);
 
+/* What a person reads behind a run: who held it back, the model or the loader (and which of its
+ * stages), what changing that would bring, and samples that could not be used. Empty before a step
+ * was made. */
+const char *ull_trainer_summary(ull_trainer *trainer);
+
 /* One JSON object on one line: the keys of `train`. */
 const char *ull_trainer_result_json(ull_trainer *trainer);
 

@@ -26,6 +26,7 @@ static void release_signals(void) {
 }
 
 static int finish(command *c, ull_trainer *trainer, ull_status status) {
+  fputs(ull_trainer_summary(trainer), c->report);
   const char *line = ull_trainer_result_json(trainer);
   if (status != ULL_OK) return cli_fail(c, line);
   if (c->json && line) puts(line);

@@ -11,6 +11,7 @@
 #define ULL_DATA_LOADER_H
 
 #include <pthread.h>
+#include <time.h>
 
 #include "data/convert.h"
 #include "data/image/image.h"
@@ -74,15 +75,18 @@ typedef struct ull__worker {
   ull__scratch scratch;
   ull__image_reader *reader;             /* NULL where there are no pictures */
   uint64_t claimed_ns;                   /* when the claim under way began; 0 = none */
+  uint64_t claimed_cpu_ns;               /* the thread's processor time then */
+  uint64_t checked_ns;                   /* found at work then, though late; 0 = not late yet */
+  clockid_t clock;                       /* of the thread's processor time */
   uint64_t stage_ticks[ULL_STAGE_COUNT]; /* of the claim under way */
   uint64_t large_used; /* the most it ever took of the region for large pictures */
   uint64_t peak_bytes; /* of scratch, as booked under the mutex */
-  ull__record record;
+  ull__record *record; /* NULL where there are no pictures */
 } ull__worker;
 
 /* Offsets in the block. */
 typedef struct ull__loader_layout {
-  uint64_t arrays, slots, slot_arrays, workers, scratch, large, data;
+  uint64_t arrays, slots, slot_arrays, workers, records, scratch, large, data;
   uint64_t slot_index_offset, slot_verdict_offset, slot_reason_offset, slot_stride;
   uint64_t scratch_stride;
   uint64_t large_bytes;

@@ -129,6 +129,8 @@ static ull_status plan_block(const ull_loader_options *options, ull__loader_layo
   ULL__TRY(append(&total, slots, sizeof(ull__slot), &layout->slots));
   ULL__TRY(append(&total, slots * bindings, sizeof(ull_batch_array), &layout->slot_arrays));
   ULL__TRY(append(&total, fillers, sizeof(ull__worker), &layout->workers));
+  uint64_t record_bytes = layout->has_pictures ? sizeof(ull__record) : 0;
+  ULL__TRY(append(&total, fillers, record_bytes, &layout->records));
   ULL__TRY(append(&total, fillers, layout->scratch_stride, &layout->scratch));
   ULL__TRY(append(&total, 1, layout->large_bytes, &layout->large));
   ULL__TRY(append(&total, slots, layout->slot_stride, &layout->data));
@@ -185,6 +187,7 @@ void ull__loader_place(ull_loader *loader) {
     ull__worker *worker = &loader->workers[i];
     *worker = (ull__worker){.loader = loader, .index = (int)i};
     worker->standby = loader->options.workers > 0 && (int)i >= loader->options.workers;
+    if (layout->has_pictures) worker->record = (ull__record *)(block + layout->records) + i;
     worker->scratch = ull__scratch_over(block + layout->scratch + i * layout->scratch_stride,
                                         layout->scratch_stride);
   }

@@ -139,9 +139,9 @@ static ull__pixel_store make_store(const picture_work *work) {
 static ull_status too_big(picture_work *work, uint64_t bytes) {
   work->info.verdict = ULL_VERDICT_TOO_BIG;
   work->info.reason = "needs more memory than the region for large pictures has";
-  ULL__FAIL(ULL_ERROR_DATA, "%s: needs %llu bytes to be decoded", work->worker->record.path,
+  ULL__FAIL(ULL_ERROR_DATA, "%s: needs %llu bytes to be decoded", work->worker->record->path,
             (unsigned long long)bytes);
-  ull__error_holder("%s", work->worker->record.path);
+  ull__error_holder("%s", work->worker->record->path);
   ull__error_change("a --loader-memory of at least %llu", (unsigned long long)bytes * 4);
   return ull__error_bytes(bytes, work->loader->layout.large_bytes);
 }
@@ -200,11 +200,11 @@ static ull_status open_picture(picture_work *work) {
   ull_loader *loader = work->loader;
   ull__worker *worker = work->worker;
   uint64_t since = ull__ticks_now();
-  worker->record.descriptor = -1;
-  worker->record.owns_descriptor = false;
-  worker->record.hold = NULL;
-  ull_status status = loader->source->kind->open_record(
-      loader->source, work->stored, work->array->binding.array, &worker->record);
+  worker->record->descriptor = -1;
+  worker->record->owns_descriptor = false;
+  worker->record->hold = NULL;
+  ull_status status = loader->source->kind->open_record(loader->source, work->stored,
+                                                        work->array->binding.array, worker->record);
   ull__loader_stamp(worker, ULL_STAGE_OPEN, since);
   if (status == ULL_OK) return ULL_OK;
   work->info.verdict = ULL_VERDICT_UNREADABLE;
@@ -216,9 +216,9 @@ static void close_picture(picture_work *work) {
   const ull_source *source = work->loader->source;
   ull__image_close(work->worker->reader);
   if (source->kind->close_record != NULL) {
-    source->kind->close_record(source, &work->worker->record);
+    source->kind->close_record(source, work->worker->record);
   }
-  ull__record_close(&work->worker->record);
+  ull__record_close(work->worker->record);
 }
 
 /* Which part the sample shows: decided by the picture that leads it. Masks follow. */
@@ -258,7 +258,7 @@ static ull_status choose_geometry(picture_work *work) {
 static ull_status fill_open(picture_work *work, ull__loader_fault fault,
                             ull__sample_result *result) {
   uint64_t since = ull__ticks_now();
-  ull_status status = ull__image_open(work->worker->reader, &work->worker->record,
+  ull_status status = ull__image_open(work->worker->reader, work->worker->record,
                                       &work->worker->scratch, &work->info);
   work->worker->stage_ticks[ULL_STAGE_READ] += ull__record_take_ticks();
   ull__loader_stamp(work->worker, ULL_STAGE_DECODE, since);
@@ -277,8 +277,8 @@ static void note(ull__sample_result *result, const picture_work *work) {
 
 /* A picture with a bad verdict is a failure even where all its rows came. */
 static ull_status bad_picture(const picture_work *work) {
-  ULL__FAIL(ULL_ERROR_DATA, "%s: %s", work->worker->record.path, work->info.reason);
-  return ull__error_holder("%s", work->worker->record.path);
+  ULL__FAIL(ULL_ERROR_DATA, "%s: %s", work->worker->record->path, work->info.reason);
+  return ull__error_holder("%s", work->worker->record->path);
 }
 
 static ull_status fill_picture(picture_work *work, ull__loader_fault fault,

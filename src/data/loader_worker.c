@@ -147,9 +147,17 @@ static void finish_slot(ull_loader *loader, ull__worker *worker, ull__slot *slot
   pthread_cond_broadcast(&loader->ready);
 }
 
+static uint64_t read_clock(clockid_t clock) {
+  struct timespec now = {0};
+  clock_gettime(clock, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 void ull__loader_work(ull_loader *loader, ull__worker *worker, const ull__claim *claim,
                       ull__outcome *outcome) {
   worker->claimed_ns = ull__clock_now_ns();
+  worker->checked_ns = 0;
+  if (loader->layout.standby > 0) worker->claimed_cpu_ns = read_clock(CLOCK_THREAD_CPUTIME_ID);
   pthread_mutex_unlock(&loader->mutex);
   ull__loader_fill(loader, claim, worker, outcome);
   pthread_mutex_lock(&loader->mutex);
@@ -182,6 +190,7 @@ static void *run_worker(void *argument) {
   ull_loader *loader = worker->loader;
   ull__outcome outcome = {0};
   pthread_mutex_lock(&loader->mutex);
+  pthread_getcpuclockid(pthread_self(), &worker->clock);
   while (!loader->stopping && !outcome.died) {
     ull__claim claim;
     bool wanted = worker->index < loader->wanted_workers;
@@ -202,32 +211,38 @@ static uint64_t late_ns(const ull_loader *loader) {
   return usual > LEAST_LATE_NS ? usual : LEAST_LATE_NS;
 }
 
-/* Workers that are late or dead, and when the next one will be (0: none is at work). */
-static int count_late(const ull_loader *loader, uint64_t now, uint64_t *alarm_ns) {
-  uint64_t allowed = late_ns(loader);
-  int late = loader->dead_workers;
-  *alarm_ns = 0;
-  for (uint64_t i = 0; i < loader->layout.fillers; i++) {
-    uint64_t began = loader->workers[i].claimed_ns;
-    if (began == 0) continue;
-    if (now >= began + allowed) {
-      late++;
-    } else if (*alarm_ns == 0 || began + allowed < *alarm_ns) {
-      *alarm_ns = began + allowed;
-    }
-  }
-  return late;
+/* Whether a thread ran less than half of the time since its claim began. */
+static bool is_held_up(const ull__worker *worker, uint64_t now) {
+  uint64_t ran = read_clock(worker->clock) - worker->claimed_cpu_ns;
+  return 2 * ran < now - worker->claimed_ns;
 }
 
-/* Threads that stand by and are at work without being late themselves. */
-static int count_standing_in(const ull_loader *loader, uint64_t now) {
-  int working = 0;
+/* When a claim is to be looked at; those found at work get as long again. */
+static uint64_t deadline(const ull__worker *worker, uint64_t allowed) {
+  return (worker->checked_ns > 0 ? worker->checked_ns : worker->claimed_ns) + allowed;
+}
+
+/* Threads that are held up or dead less those that already stand in for them; *alarm_ns: when the
+ * next claim is to be looked at (0: none is under way). */
+static int count_missing(ull_loader *loader, uint64_t now, uint64_t *alarm_ns) {
   uint64_t allowed = late_ns(loader);
-  for (int i = loader->options.workers; i < (int)loader->layout.fillers; i++) {
-    uint64_t began = loader->workers[i].claimed_ns;
-    working += began != 0 && now < began + allowed;
+  int missing = loader->dead_workers;
+  *alarm_ns = 0;
+  for (uint64_t i = 0; i < loader->layout.fillers; i++) {
+    ull__worker *worker = &loader->workers[i];
+    if (worker->claimed_ns == 0) continue;
+    if (now >= deadline(worker, allowed)) {
+      if (is_held_up(worker, now)) {
+        missing += !worker->standby;
+        continue;
+      }
+      worker->checked_ns = now;
+    }
+    missing -= worker->standby;
+    uint64_t next = deadline(worker, allowed);
+    if (*alarm_ns == 0 || next < *alarm_ns) *alarm_ns = next;
   }
-  return working;
+  return missing;
 }
 
 static void wait_until(ull_loader *loader, uint64_t alarm_ns) {
@@ -240,8 +255,7 @@ static void wait_until(ull_loader *loader, uint64_t alarm_ns) {
 static bool wait_for_late(ull_loader *loader) {
   while (!loader->stopping) {
     uint64_t alarm_ns, now = ull__clock_now_ns();
-    int late = count_late(loader, now, &alarm_ns);
-    if (late > count_standing_in(loader, now)) return true;
+    if (count_missing(loader, now, &alarm_ns) > 0) return true;
     if (alarm_ns > 0) {
       wait_until(loader, alarm_ns);
     } else {
@@ -258,6 +272,7 @@ static void *run_standby(void *argument) {
   ull_loader *loader = worker->loader;
   ull__outcome outcome = {0};
   pthread_mutex_lock(&loader->mutex);
+  pthread_getcpuclockid(pthread_self(), &worker->clock);
   while (!outcome.died && wait_for_late(loader)) {
     ull__claim claim;
     if (ull__loader_claim(loader, &claim)) {

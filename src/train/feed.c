@@ -5,6 +5,7 @@
  * that one. */
 #include <string.h>
 
+#include "base/config_internal.h"
 #include "base/error.h"
 #include "train/job.h"
 
@@ -69,13 +70,22 @@ static ull_status bind_input(const ull__job *job, const ull__feed *feed,
                              &binding->normalize);
 }
 
+/* The smallest and largest label; classes that have names need not be looked for. */
+static ull_status find_labels(const ull__feed *feed, size_t array, int64_t *least, int64_t *most) {
+  uint64_t classes = ull_source_class_count(feed->source);
+  if (classes == 0) return ull_source_range(feed->source, array, least, most);
+  *least = 0;
+  *most = (int64_t)classes - 1;
+  return ULL_OK;
+}
+
 /* A classifier with more outputs than the data has classes trains dead outputs: nearly always the
  * wrong model. */
 static ull_status check_classes(const ull__job *job, const ull__feed *feed) {
   for (size_t b = 0; b < feed->binding_count && job->model->classes > 0; b++) {
     if (!job->model->inputs[b].is_target || ull_source_is_fixed(feed->source)) continue;
     int64_t least, most;
-    ULL__TRY(ull_source_range(feed->source, feed->bindings[b].array, &least, &most));
+    ULL__TRY(find_labels(feed, feed->bindings[b].array, &least, &most));
     bool is_training = feed == &job->train; /* an evaluation set may lack the last classes */
     if (least < 0 || most + 1 == job->model->classes) continue;
     if (!is_training && most < job->model->classes) continue;
@@ -125,18 +135,61 @@ static ull_status open_source(const ull__job *job, const char *text, ull_split s
   return ull_source_open(text, &options, out);
 }
 
-/* What becomes of samples that cannot be used. Nothing is replaced unless --max-bad allows it. */
+/* What becomes of samples that cannot be used. */
 static ull_status read_bad_rules(const ull_config *config, ull_loader_options *options) {
   const char *word = ull_config_text(config, "on-bad");
-  if (word && strcmp(word, "skip") == 0) {
-    ULL__FAIL(ULL_ERROR_UNSUPPORTED, "--on-bad skip is not supported by this version");
+  if (strcmp(word, "skip") == 0) {
+    ULL__FAIL(ULL_ERROR_UNSUPPORTED, "--on-bad skip: a plan is made for batches of one size");
     ull__error_holder("--on-bad");
     return ull__error_change("--on-bad replace or --on-bad fail");
   }
-  bool replaces = word && strcmp(word, "replace") == 0 && ull_config_has(config, "max-bad");
-  options->max_bad = replaces ? (uint64_t)ull_config_integer(config, "max-bad") : 0;
-  options->on_bad = options->max_bad > 0 ? ULL_ON_BAD_REPLACE : ULL_ON_BAD_FAIL;
+  options->on_bad = strcmp(word, "fail") == 0 ? ULL_ON_BAD_FAIL : ULL_ON_BAD_REPLACE;
+  options->max_bad = ull_config_has(config, "max-bad")
+                         ? (uint64_t)ull_config_integer(config, "max-bad")
+                         : ULL_MAX_BAD_SHARE;
   return ULL_OK;
+}
+
+static bool has_pictures(const ull__feed *feed) {
+  for (size_t b = 0; b < feed->binding_count; b++) {
+    const ull_array_info *info = ull_source_array(feed->source, feed->bindings[b].array);
+    if (info->content != ULL_CONTENT_ELEMENTS) return true;
+  }
+  return false;
+}
+
+/* Photographs are cropped and mirrored unless something else is asked for; evaluation shows their
+ * middle, or all of them where training does. */
+static ull_status choose_augment(const ull__job *job, bool training, ull__feed *feed) {
+  ull_augment *augment = &feed->options.augment, asked = {0};
+  bool said = ull__config_takes(job->config, "augment") &&
+              ull_config_source_of(job->config, "augment") != ULL_CONFIG_DEFAULT;
+  if (said) ULL__TRY(ull_augment_parse(ull_config_text(job->config, "augment"), &asked));
+  if (training && said) {
+    *augment = asked;
+  } else if (has_pictures(feed)) {
+    *augment = ull_augment_default_for_photos(training);
+    bool still = asked.framing == ULL_FRAMING_STRETCH || asked.framing == ULL_FRAMING_CENTRE_CROP;
+    if (still) augment->framing = asked.framing;
+    if (still) augment->resize_side = asked.resize_side;
+  }
+  return ULL_OK;
+}
+
+enum { MOST_DEFAULT_WORKERS = 8 };
+
+/* Threads and slots: as many as suit where nothing is said. Elements are cheap: one thread. */
+static void choose_threads(const ull_config *config, ull__feed *feed) {
+  ull_loader_options *options = &feed->options;
+  bool pictures = has_pictures(feed);
+  int suggested = pictures ? ull_loader_suggest_workers(feed->source) : 1;
+  options->workers = suggested < MOST_DEFAULT_WORKERS ? suggested : MOST_DEFAULT_WORKERS;
+  options->adaptive = pictures;
+  if (ull_config_has(config, "workers"))
+    options->workers = (int)ull_config_integer(config, "workers");
+  options->prefetch = (int)ull_config_integer(config, "prefetch");
+  if (pictures && ull_config_source_of(config, "prefetch") == ULL_CONFIG_DEFAULT)
+    options->prefetch = ull_loader_suggest_prefetch(feed->source, options->batch_size);
 }
 
 /* Training and evaluation have a loader each and share the budget. */
@@ -162,23 +215,21 @@ static ull_status fill_feed(const ull__job *job, bool training, ull__feed *feed)
   feed->options.binding_count = feed->binding_count;
   feed->options.batch_size = (uint64_t)(training ? job->batch_size : job->micro_batch);
   feed->options.seed = (uint64_t)ull_config_integer(config, "seed");
-  if (ull_config_has(config, "workers"))
-    feed->options.workers = (int)ull_config_integer(config, "workers");
-  else
-    feed->options.workers = 1;
-  feed->options.prefetch = (int)ull_config_integer(config, "prefetch");
+  choose_threads(config, feed);
   feed->options.shuffle = training && !ull_config_flag(config, "no-shuffle");
   feed->options.epochs = training ? 0 : 1;
-  if (training)
-    ULL__TRY(ull_augment_parse(ull_config_text(config, "augment"), &feed->options.augment));
+  ULL__TRY(choose_augment(job, training, feed));
   ULL__TRY(read_bad_rules(config, &feed->options));
   ULL__TRY(fit_loader(job, &feed->options));
   return ull_loader_bound_bytes(&feed->options, &feed->bound);
 }
 
-static const char *validation_text(const ull_config *config, const char *data) {
+/* Where evaluation comes from: --val-data, a part held out, or what the source has for it. */
+static const char *validation_text(const ull__job *job, const char *data) {
+  const ull_config *config = job->config;
   if (ull_config_has(config, "val-data")) return ull_config_text(config, "val-data");
-  bool has_split = strncmp(data, "idx:", 4) == 0 || ull_config_real(config, "val-split") > 0;
+  bool has_split =
+      ull_source_has_evaluation(job->train.source) || ull_config_real(config, "val-split") > 0;
   return has_split && !is_synthetic(data) ? data : NULL;
 }
 
@@ -204,8 +255,7 @@ uint64_t ull__model_weigh(const ull__model *model, void *const *arrays, uint64_t
   return samples;
 }
 
-static ull_status open_training(ull__job *job, const char *data) {
-  ULL__TRY(open_source(job, data, ULL_SPLIT_TRAIN, &job->train.source));
+static ull_status open_training(ull__job *job) {
   ULL__TRY(fill_feed(job, true, &job->train));
   int64_t samples = (int64_t)ull_source_sample_count(job->train.source);
   job->epoch_steps = (uint64_t)((samples + job->batch_size - 1) / job->batch_size);
@@ -227,9 +277,10 @@ ull_status ull__job_open_data(ull__job *job) {
   const char *data = ull_config_text(job->config, "data");
   if (!data) data = "synthetic";
   if (job->evaluates_only) return open_evaluation(job, data);
-  const char *validation = validation_text(job->config, data);
+  ULL__TRY(open_source(job, data, ULL_SPLIT_TRAIN, &job->train.source));
+  const char *validation = validation_text(job, data);
   job->has_both_feeds = validation != NULL;
-  ULL__TRY(open_training(job, data));
+  ULL__TRY(open_training(job));
   return validation ? open_evaluation(job, validation) : ULL_OK;
 }
 

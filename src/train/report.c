@@ -30,7 +30,7 @@ static void add_model(page *p, const ull__job *job) {
 }
 
 static void add_feed(page *p, const char *title, const ull__feed *feed, bool training) {
-  char text[160];
+  char text[320];
   add(p, "%-9s %s · %llu samples", title, ull_source_text(feed->source),
       (unsigned long long)ull_source_sample_count(feed->source));
   if (ull_source_note(feed->source)[0]) add(p, " · %s", ull_source_note(feed->source));
@@ -45,17 +45,31 @@ static void add_feed(page *p, const char *title, const ull__feed *feed, bool tra
   add(p, "\n");
 }
 
+static void add_loader(page *p, const ull__feed *feed) {
+  char text[512];
+  const ull_loader_options *options = &feed->options;
+  add(p, "loader    %d thread%s%s, %d batches ahead, %s\n", options->workers,
+      options->workers == 1 ? "" : "s", options->adaptive ? " at most" : "", options->prefetch,
+      ull_loader_bound_describe(&feed->bound, text, sizeof text));
+  if (options->on_bad == ULL_ON_BAD_FAIL) {
+    add(p, "bad       a sample that cannot be used ends the run\n");
+  } else if (options->max_bad == ULL_MAX_BAD_SHARE) {
+    add(p,
+        "bad       samples that cannot be used are replaced; more than a tenth, 100 at least, end "
+        "the run\n");
+  } else {
+    add(p, "bad       samples that cannot be used are replaced; more than %llu end the run\n",
+        (unsigned long long)options->max_bad);
+  }
+}
+
 static void add_data(page *p, const ull__job *job) {
-  char size[32];
   if (job->train.source) add_feed(p, "data", &job->train, true);
   if (job->eval.source)
     add_feed(p, "evaluate", &job->eval, false);
   else
     add(p, "evaluate  nothing (--val-data SRC or --val-split X)\n");
-  if (!job->train.source) return;
-  add(p, "loader    %d thread%s, %d batches ahead, %s\n", job->train.options.workers,
-      job->train.options.workers == 1 ? "" : "s", job->train.options.prefetch,
-      ull__byte_size_format(job->train.bound.total_bytes, size));
+  if (job->train.source) add_loader(p, &job->train);
 }
 
 static void add_recipe(page *p, const ull__job *job) {

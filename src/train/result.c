@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/system_limits.h"
 #include "plan/explain.h"
+#include "train/data_report.h"
 #include "train/trainer.h"
 
 static json_t *tier_map(const uint64_t bytes[ULL__TIER_COUNT]) {
@@ -195,6 +196,16 @@ static ull_status put_measured(const ull_trainer *t, json_t *object) {
   return ull__json_put(object, "vmhwm_bytes", json_integer((json_int_t)resident.peak_bytes));
 }
 
+/* Who holds the run back. */
+static ull_status put_data(const ull_trainer *t, json_t *object) {
+  ull__data_report report = ull__trainer_data_report(t);
+  if (!report.is_known) return ULL_OK;
+  ULL__TRY(ull__json_put(object, "bottleneck", json_string(report.is_loader ? "loader" : "model")));
+  ULL__TRY(ull__json_put(object, "loader_stage", json_string(ull_loader_stage_name(report.stage))));
+  ULL__TRY(ull__json_put(object, "gain_without_wait", ull__json_real(report.gain)));
+  return ull__json_put(object, "bad_samples", json_integer((json_int_t)report.bad));
+}
+
 static ull_status put_results(ull_trainer *t, json_t *object) {
   double seconds = t->total_seconds;
   ULL__TRY(put_measured(t, object));
@@ -210,6 +221,7 @@ static ull_status put_results(ull_trainer *t, json_t *object) {
   ULL__TRY(ull__json_put(object, "step_seconds_median", ull__json_real(median_seconds(t))));
   ULL__TRY(ull__json_put(object, "data_wait_fraction",
                          ull__json_real(seconds > 0 ? t->wait_seconds / seconds : 0)));
+  ULL__TRY(put_data(t, object));
   ULL__TRY(ull__json_put(object, "accuracy",
                          t->accuracy >= 0 ? ull__json_real(t->accuracy) : json_null()));
   double all = (double)(ull__clock_now_ns() - t->began_ns) * 1e-9;

@@ -46,7 +46,7 @@ struct ull_trainer {
   char *texts[6]; /* borrowed by the caller, by kind */
 };
 
-enum { ULL__TEXT_PLAN, ULL__TEXT_HEADER, ULL__TEXT_SHOW, ULL__TEXT_RESULT };
+enum { ULL__TEXT_PLAN, ULL__TEXT_HEADER, ULL__TEXT_SHOW, ULL__TEXT_RESULT, ULL__TEXT_SUMMARY };
 
 /* Trains on `samples` samples whose arrays are the model's inputs, in their order. */
 ull_status ull__trainer_step_on(ull_trainer *trainer, void *const *arrays, uint64_t samples,
