@@ -176,7 +176,9 @@ const ull__option ull__options[] = {
     TEXT("target", "ARRAY", NULL, DATA, WITH_DATA, "array that holds the targets"),
     FLAG("no-shuffle", DATA, TRAINING, "take samples in the order of the source"),
     TEXT("augment", "LIST|none", "none", DATA, TRAINING | BIT(DATA), "random changes of training "
-         "images, with commas between: crop, flip"),
+         "images, with commas between: rrc[:MIN-MAX], resize[:SIDE], stretch, crop[:PIXELS], flip, "
+         "vflip, rotate:DEGREES, color-jitter:B:C:S:H, grayscale[:P], randaugment[:N:M], erase[:P], "
+         "mixup[:ALPHA], cutmix[:ALPHA]"),
     TEXT("normalize", "auto|none|MEAN:STD", "auto", DATA, WITH_LOADER, "subtract MEAN and divide "
          "by STD, one number or one a channel with commas; auto: from the source",
          .words = "auto|none", .check = is_mean_and_deviation),
