@@ -9,7 +9,8 @@
 #include "data/image/codec.h"
 #include "data/image/sniff.h"
 
-static const ull__image_codec *const codecs[ULL__IMAGE_CODECS] = {&ull__jpeg_codec};
+static const ull__image_codec *const codecs[ULL__IMAGE_CODECS] = {&ull__jpeg_codec,
+                                                                  &ull__png_codec};
 
 #define DEFAULT_PIXELS (UINT64_C(1) << 28)
 

@@ -13,8 +13,8 @@
 #include "data/image/codec.h"
 
 /* The library's small objects: state of its modules, Huffman and dequantisation tables. Measured
- * over every form of file: at most 45 KiB; what needs more is an error, never an overrun. */
-enum { ULL__JPEG_SMALL_BYTES = 96 << 10 };
+ * over every form of file: at most 21 KiB; what needs more is an error, never an overrun. */
+enum { ULL__JPEG_SMALL_BYTES = 64 << 10 };
 
 enum { ULL__JPEG_ROWS = 8 }; /* decoded by one call */
 
