@@ -22,9 +22,9 @@ typedef struct ull__image_codec {
   void (*close)(void *state);
 } ull__image_codec;
 
-extern const ull__image_codec ull__jpeg_codec, ull__png_codec;
+extern const ull__image_codec ull__jpeg_codec, ull__png_codec, ull__webp_codec;
 
-enum { ULL__IMAGE_CODECS = 2 };
+enum { ULL__IMAGE_CODECS = 3 };
 
 struct ull__image_reader {
   ull__image_limits limits;

@@ -9,8 +9,9 @@
 #include "data/image/codec.h"
 #include "data/image/sniff.h"
 
-static const ull__image_codec *const codecs[ULL__IMAGE_CODECS] = {&ull__jpeg_codec,
-                                                                  &ull__png_codec};
+static const ull__image_codec *const codecs[] = {&ull__jpeg_codec, &ull__png_codec,
+                                                 &ull__webp_codec};
+_Static_assert(sizeof codecs / sizeof codecs[0] == ULL__IMAGE_CODECS, "a state for each codec");
 
 #define DEFAULT_PIXELS (UINT64_C(1) << 28)
 

@@ -132,8 +132,9 @@ static ull_status prepare(ull__image_reader *reader, void *state, const ull__ima
   ull__jpeg *jpeg = state;
   jpeg->info = info;
   if (setjmp(jpeg->escape) != 0) return ull__jpeg_failure(reader, jpeg);
-  delivery->reduction = choose_reduction(request->max_reduction);
-  delivery->region = reduce(&request->region, delivery->reduction);
+  int reduction = choose_reduction(request->max_reduction);
+  *delivery =
+      (ull__image_delivery){.reduction = reduction, .region = reduce(&request->region, reduction)};
   set_parameters(&jpeg->cinfo, request, delivery->reduction);
   delivery->scratch_bytes = ull__jpeg_need(&jpeg->cinfo);
   return ull__image_check_need(reader, info, delivery->scratch_bytes);
