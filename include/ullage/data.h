@@ -311,7 +311,9 @@ typedef struct ull_loader ull_loader;
  *
  * A picture becomes [channels, height, width], or [height, width, channels] where `channels_last`:
  * 1 channel (grey) or 3 (red, green, blue), of float32, float16, bfloat16 or uint8. A mask becomes
- * [height, width] of uint8, int32 or int64, with the geometry of the sample's picture. */
+ * [height, width] of uint8, int32 or int64, with the geometry of the sample's picture. A class
+ * number (a target of one integer) bound as [classes] of float32 becomes shares of classes: 1 at
+ * its class, or what mixup and cutmix make of it. */
 typedef struct ull_binding {
   const char *name; /* as the model calls it; borrowed until the loader is destroyed */
   size_t array;     /* of the source */
@@ -448,6 +450,12 @@ typedef struct ull_batch {
   uint64_t wait_ns;             /* how long ull_loader_next waited for it */
   const uint8_t *used_verdict;  /* [samples] ull_verdict of the sample that is there */
   uint64_t skipped;             /* bad samples left out of this batch */
+
+  /* Mixup and cutmix: sample i is mix_lambda of itself and the rest of sample
+   * (i + mix_distance) % samples. Labels bound as shares of classes have been mixed too; class
+   * numbers have not. 1 and 0 where nothing is mixed. */
+  double mix_lambda;
+  uint64_t mix_distance;
 } ull_batch;
 
 /* Checks ranges and shapes, takes the memory, starts the threads. On failure nothing is left

@@ -26,7 +26,9 @@ typedef struct ull__loader_array {
   uint64_t raw_bytes;          /* of a sample in the source; 0 of a picture */
   uint64_t sample_bytes;       /* of a sample in the batch */
   uint64_t offset;             /* in the slot's data */
-  int channels, height, width; /* of a picture or mask in the batch */
+  int channels, height, width; /* of a picture or mask in the batch; 0 = none of them */
+  bool soft;               /* a class number that becomes shares of classes: [classes] float32 */
+  uint64_t classes_offset; /* in the slot's data: [batch_size] int64 of a soft array */
 } ull__loader_array;
 
 typedef enum ull__slot_state {
@@ -89,6 +91,7 @@ typedef struct ull__loader_layout {
   uint64_t arrays, slots, slot_arrays, workers, records, scratch, large, data;
   uint64_t slot_index_offset, slot_verdict_offset, slot_reason_offset, slot_stride;
   uint64_t scratch_stride;
+  uint64_t canvas_bytes; /* of scratch_stride, where pixels are changed after resizing */
   uint64_t large_bytes;
   uint64_t total_bytes;
   uint64_t reader_bytes; /* of all threads, on the heap */

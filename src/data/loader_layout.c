@@ -5,6 +5,8 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "data/augment.h"
+#include "data/image/changes.h"
 #include "data/loader.h"
 
 enum { ALIGNMENT = 64, PAGE = 4096, WORKERS_MAX = 1024, PREFETCH_MAX = 65536 };
@@ -57,14 +59,34 @@ static ull_status append(uint64_t *total, uint64_t count, uint64_t bytes, uint64
   return ull__size_add(*total, size, "the loader", total);
 }
 
+/* A class number bound as [classes] float32: shares of classes, which a batch may mix. */
+static bool is_soft(const ull_array_info *info, const ull_binding *binding) {
+  uint64_t elements = info->sample_bytes / ull_dtype_bytes(info->dtype);
+  return info->role == ULL_ARRAY_TARGET && elements == 1 && !ull__dtype_is_float(info->dtype) &&
+         binding->dtype == ULL_FLOAT32 && binding->rank == 1 && binding->shape[0] > 1;
+}
+
 static ull_status plan_elements(const ull_loader_options *options, const ull_array_info *info,
                                 ull__loader_array *array) {
   const ull_augment none = {0};
   const ull_augment *augment = options->source->fixed ? &none : &options->augment;
-  ULL__TRY(ull__conversion_create(info, &array->binding, augment, &array->conversion));
+  ull_binding binding = array->binding;
   array->raw_bytes = info->sample_bytes;
-  return ull__size_mul(array->conversion.elements, ull_dtype_bytes(array->binding.dtype),
-                       array->binding.name, &array->sample_bytes);
+  array->soft = is_soft(info, &binding);
+  if (array->soft) {
+    array->sample_bytes = (uint64_t)binding.shape[0] * sizeof(float);
+    binding.dtype = ULL_INT64;
+    binding.rank = 0;
+    return ull__conversion_create(info, &binding, augment, &array->conversion);
+  }
+  ULL__TRY(ull__conversion_create(info, &binding, augment, &array->conversion));
+  if (info->image) {
+    array->channels = (int)info->shape[0];
+    array->height = array->conversion.height;
+    array->width = array->conversion.width;
+  }
+  return ull__size_mul(array->conversion.elements, ull_dtype_bytes(binding.dtype), binding.name,
+                       &array->sample_bytes);
 }
 
 static ull_status plan_array(const ull_loader_options *options, const ull_binding *binding,
@@ -88,6 +110,9 @@ static ull_status plan_slot(const ull_loader_options *options, ull__loader_layou
     ULL__TRY(plan_array(options, &options->bindings[i], &array));
     ULL__TRY(append(&total, options->batch_size, array.sample_bytes, &array.offset));
     bool converts = array.content == ULL_CONTENT_ELEMENTS && !array.conversion.copies;
+    if (array.soft) {
+      ULL__TRY(append(&total, options->batch_size, sizeof(int64_t), &array.classes_offset));
+    }
     if (converts && array.raw_bytes > scratch) scratch = array.raw_bytes;
     if (arrays != NULL) arrays[i] = array;
   }
@@ -100,6 +125,21 @@ static ull_status plan_slot(const ull_loader_options *options, ull__loader_layou
   return ull__size_align(scratch, ALIGNMENT, "a sample", &layout->scratch_stride);
 }
 
+/* The largest canvas of the pictures bound; 0 where pixels stay as they are after resizing. */
+static ull_status plan_canvas(const ull_loader_options *options, uint64_t *bytes) {
+  *bytes = 0;
+  if (!ull__augment_changes_pixels(&options->augment)) return ULL_OK;
+  for (size_t i = 0; i < options->binding_count; i++) {
+    ull__loader_array array = {0};
+    uint64_t needed;
+    ULL__TRY(plan_array(options, &options->bindings[i], &array));
+    if (array.content == ULL_CONTENT_ELEMENTS) continue;
+    ULL__TRY(ull__canvas_bytes(array.channels, array.width, array.height, &needed));
+    if (needed > *bytes) *bytes = needed;
+  }
+  return ull__size_align(*bytes, ALIGNMENT, "a canvas", bytes);
+}
+
 /* Memory for pictures: each thread's, and the region that they share. */
 static ull_status plan_pictures(const ull_loader_options *options, ull__loader_layout *layout) {
   if (!layout->has_pictures) return ULL_OK;
@@ -109,6 +149,9 @@ static ull_status plan_pictures(const ull_loader_options *options, ull__loader_l
   ULL__TRY(ull__size_align(layout->scratch_stride, ALIGNMENT, "a thread", &layout->scratch_stride));
   layout->large_bytes = options->large_bytes > 0 ? options->large_bytes : LARGE_BYTES;
   if (layout->large_bytes < bytes) layout->large_bytes = bytes;
+  ULL__TRY(plan_canvas(options, &layout->canvas_bytes));
+  ULL__TRY(ull__size_add(layout->scratch_stride, layout->canvas_bytes, "a thread",
+                         &layout->scratch_stride));
   ULL__TRY(ull__size_align(layout->large_bytes, PAGE, "a picture", &layout->large_bytes));
   return ull__size_mul(layout->fillers, ull__image_reader_bytes(), "decoders",
                        &layout->reader_bytes);

@@ -4,6 +4,7 @@
  * for large pictures, which one thread at a time has. Whether a picture is too big depends on the
  * size of that region alone. */
 #include "base/error.h"
+#include "data/image/changes.h"
 #include "data/image/geometry.h"
 #include "data/image/image.h"
 #include "data/image/resample.h"
@@ -98,6 +99,9 @@ typedef struct picture_work {
   uint64_t stored, place;
   ull__image_info info;
   ull__frame frame;
+  ull__changes changes;
+  ull__canvas canvas;
+  bool has_canvas;
   bool has_frame;
   ull__resample_spec spec;
   ull__image_request request;
@@ -230,7 +234,32 @@ static void choose_frame(picture_work *work) {
   work->frame =
       ull__frame_draw(&loader->options.augment, loader->augment_key, work->slot->place.epoch,
                       work->stored, width, height, array->width, array->height);
+  work->changes = ull__changes_draw(&loader->options.augment, loader->augment_key,
+                                    work->slot->place.epoch, work->stored);
   work->has_frame = true;
+}
+
+/* Where the picture is resampled to: its place in the batch, or a canvas that is changed first. */
+static ull_status choose_store(picture_work *work, bool mask, ull__pixel_store *store) {
+  const ull__loader_array *array = work->array;
+  *store = make_store(work);
+  work->has_canvas = ull__changes_apply_to(&work->changes, mask);
+  if (!work->has_canvas) return ULL_OK;
+  ULL__TRY(ull__canvas_begin(&work->canvas, &work->worker->scratch, mask, store, array->width,
+                             array->height));
+  *store = work->canvas.upright;
+  return ULL_OK;
+}
+
+static void apply_changes(picture_work *work) {
+  const ull__loader_array *array = work->array;
+  uint64_t since = ull__ticks_now();
+  if (work->has_canvas) ull__canvas_end(&work->canvas, &work->changes);
+  if (work->changes.erases && array->content == ULL_CONTENT_IMAGE) {
+    ull__pixel_store store = make_store(work);
+    ull__changes_erase(&work->changes, &store, array->width, array->height);
+  }
+  ull__loader_stamp(work->worker, ULL_STAGE_CONVERT, since);
 }
 
 static ull_status choose_geometry(picture_work *work) {
@@ -241,8 +270,8 @@ static ull_status choose_geometry(picture_work *work) {
                           .filter = mask ? ULL__FILTER_NEAREST : ULL__FILTER_TRIANGLE,
                           .channels = array->channels == 1 ? 1 : 4,
                           .out_width = array->width,
-                          .out_height = array->height,
-                          .upright = make_store(work)};
+                          .out_height = array->height};
+  ULL__TRY(choose_store(work, mask, &framing.upright));
   ULL__TRY(ull__frame_spec(&work->frame, &framing, &work->info, &work->spec));
   work->request = (ull__image_request){.channels = framing.channels, .class_numbers = mask};
   work->request.region = ull__resample_region(&work->spec);
@@ -266,7 +295,9 @@ static ull_status fill_open(picture_work *work, ull__loader_fault fault,
   if (fault == ULL__LOADER_FAULT_DECODE) return ull__loader_die(work->loader, result);
   ULL__TRY(choose_geometry(work));
   if (fault == ULL__LOADER_FAULT_TRANSFORM) return ull__loader_die(work->loader, result);
-  return decode(work);
+  ULL__TRY(decode(work));
+  apply_changes(work);
+  return ULL_OK;
 }
 
 static void note(ull__sample_result *result, const picture_work *work) {

@@ -16,6 +16,7 @@ static ull_status fill_elements(ull_loader *loader, ull__worker *worker, const u
                                 const ull__loader_array *array, uint64_t sample, uint64_t place,
                                 ull__sample_result *result) {
   uint8_t *to = slot->data + array->offset + place * array->sample_bytes;
+  if (array->soft) to = slot->data + array->classes_offset + place * sizeof(int64_t);
   uint8_t *scratch = worker->scratch.memory;
   const ull__conversion *conversion = &array->conversion;
   size_t number = array->binding.array;
