@@ -205,6 +205,31 @@ static void build_global_avg_pool_backward(subject *s) {
   subject_compare(s, dx, NEAR_ELEMENT, 1e-6);
 }
 
+/* From one window to more windows than elements, most of them uneven. */
+static image pick_divided(subject *s, image x) {
+  return (image){x.n, x.c, subject_pick(s, 1, x.h + 2), subject_pick(s, 1, x.w + 2)};
+}
+
+static void build_adaptive_avg_pool2d(subject *s) {
+  const image i = pick_image(s, 1), o = pick_divided(s, i);
+  const ull__value_id x = image_argument(s, ARGUMENT_DATA, "x", NULL, &i);
+  const ull__value_id y =
+      subject_node(s, "adaptive_avg_pool2d", INPUTS(x),
+                   SETTINGS(ULL__INT("output_h", o.h), ULL__INT("output_w", o.w)), NULL);
+  subject_compare(s, y, NEAR_ELEMENT, 1e-6);
+}
+
+static void build_adaptive_avg_pool2d_backward(subject *s) {
+  const image i = pick_image(s, 1), o = pick_divided(s, i);
+  const ull__value_id dy = image_argument(s, ARGUMENT_FIXED, "dy", NULL, &o);
+  const ull__value_id dx =
+      subject_node(s, "adaptive_avg_pool2d_backward", INPUTS(dy),
+                   SETTINGS(ULL__INT("output_h", o.h), ULL__INT("output_w", o.w),
+                            ULL__INT("input_h", i.h), ULL__INT("input_w", i.w)),
+                   NULL);
+  subject_compare(s, dx, NEAR_ELEMENT, 1e-6);
+}
+
 /* ---- batch normalisation ---- */
 
 /* [N, C, H, W], or every fourth time [N, C], with at least two elements a channel. */
@@ -291,6 +316,8 @@ const operator_case operator_cases_image[] = {
     {"avg_pool2d_backward", build_avg_pool2d_backward, false},
     {"global_avg_pool", build_global_avg_pool, true},
     {"global_avg_pool_backward", build_global_avg_pool_backward, false},
+    {"adaptive_avg_pool2d", build_adaptive_avg_pool2d, true},
+    {"adaptive_avg_pool2d_backward", build_adaptive_avg_pool2d_backward, false},
     {"batch_norm_statistics", build_statistics, false},
     {"batch_norm_normalize", build_normalize, true},
     {"batch_norm_update", build_update, false},

@@ -17,6 +17,10 @@ static const ull__attribute_spec avg_attributes[] = {AVG_ATTRIBUTES, {0}};
 static const ull__attribute_spec avg_backward_attributes[] = {
     AVG_ATTRIBUTES, INPUT_ATTRIBUTES, {0}};
 static const ull__attribute_spec global_backward_attributes[] = {INPUT_ATTRIBUTES, {0}};
+static const ull__attribute_spec adaptive_attributes[] = {
+    ULL__ATTRIBUTE_INT("output_h", 1), ULL__ATTRIBUTE_INT("output_w", 1), {0}};
+static const ull__attribute_spec adaptive_backward_attributes[] = {
+    ULL__ATTRIBUTE_INT("output_h", 1), ULL__ATTRIBUTE_INT("output_w", 1), INPUT_ATTRIBUTES, {0}};
 
 enum { MOST = INT32_MAX, MOST_POSITIONS = 256 };
 
@@ -101,6 +105,29 @@ static ull_status infer_global_backward(ull__inference *inference) {
   return ull__infer_invalid(inference, "input 0 has more than one element a channel");
 }
 
+/* Windows o of n from floor(o * size / n) to ceil((o + 1) * size / n), PyTorch's. */
+static ull_status infer_adaptive(ull__inference *inference) {
+  int64_t h = 0, w = 0;
+  ULL__TRY(infer_global(inference));
+  ULL__TRY(ull__infer_int_between(inference, "output_h", 1, MOST, &h));
+  ULL__TRY(ull__infer_int_between(inference, "output_w", 1, MOST, &w));
+  inference->shapes[0].dims[2] = ull__dim_of(h);
+  inference->shapes[0].dims[3] = ull__dim_of(w);
+  return ULL_OK;
+}
+
+static ull_status infer_adaptive_backward(ull__inference *inference) {
+  int64_t h = 0, w = 0;
+  ULL__TRY(infer_input_size(inference));
+  ULL__TRY(ull__infer_int_between(inference, "output_h", 1, MOST, &h));
+  ULL__TRY(ull__infer_int_between(inference, "output_w", 1, MOST, &w));
+  const ull__shape *dy = ull__infer_shape(inference, 0);
+  if (!dy->dims[2].batch && dy->dims[2].constant == h && !dy->dims[3].batch &&
+      dy->dims[3].constant == w)
+    return ULL_OK;
+  return ull__infer_invalid(inference, "input 0 is no gradient of this pooling");
+}
+
 static ull_status emit_backward(ull__gradients *gradients, const ull__node *node, const char *op,
                                 uint32_t input_count) {
   if (!ull__gradients_wanted(gradients, node->inputs[0])) return ULL_OK;
@@ -128,6 +155,14 @@ static ull_status avg_gradient(ull__gradients *gradients, const ull__node *node)
 
 static ull_status global_gradient(ull__gradients *gradients, const ull__node *node) {
   return emit_backward(gradients, node, "global_avg_pool_backward", 1);
+}
+
+static ull_status adaptive_gradient(ull__gradients *gradients, const ull__node *node) {
+  return emit_backward(gradients, node, "adaptive_avg_pool2d_backward", 1);
+}
+
+static ull__cost adaptive_cost(const ull__graph *graph, const ull__node *node) {
+  return ull__cost_flops(graph, node, ull__value_elements(graph, node->inputs[0]));
 }
 
 static ull__cost pool_cost(const ull__graph *graph, const ull__node *node) {
@@ -189,5 +224,24 @@ const ull__operator ull__ops_pooling[] = {
      .batch_rule = ULL__BATCH_PER_SAMPLE,
      .attributes = global_backward_attributes,
      .infer = infer_global_backward},
+    {.name = "adaptive_avg_pool2d",
+     .min_inputs = 1,
+     .max_inputs = 1,
+     .outputs = 1,
+     .flags = ULL__OP_KEEPS_ZERO,
+     .batch_rule = ULL__BATCH_PER_SAMPLE,
+     .attributes = adaptive_attributes,
+     .infer = infer_adaptive,
+     .gradient = adaptive_gradient,
+     .cost = adaptive_cost},
+    {.name = "adaptive_avg_pool2d_backward",
+     .min_inputs = 1,
+     .max_inputs = 1,
+     .outputs = 1,
+     .flags = ULL__OP_KEEPS_ZERO,
+     .batch_rule = ULL__BATCH_PER_SAMPLE,
+     .attributes = adaptive_backward_attributes,
+     .infer = infer_adaptive_backward,
+     .cost = adaptive_cost},
 };
 ULL__OP_COUNT(pooling);

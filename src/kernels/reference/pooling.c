@@ -125,6 +125,62 @@ static ull_status run_global_backward(const ull__reference_call *call) {
   return ULL_OK;
 }
 
+/* Window o of `count` over `size` elements, as PyTorch divides them; ends before `end`. */
+static void adaptive_window(int64_t o, int64_t size, int64_t count, int64_t *begin, int64_t *end) {
+  *begin = o * size / count;
+  *end = ((o + 1) * size + count - 1) / count;
+}
+
+/* Calls `visit` with the place in x of each element of pooled element i's window, and the window's
+ * number of elements. */
+static void visit_adaptive(const ull__tensor *x, const ull__tensor *pooled, int64_t i,
+                           void (*visit)(void *context, int64_t at, int64_t elements),
+                           void *context) {
+  const int64_t oh = i / pooled->dims[3] % pooled->dims[2], ow = i % pooled->dims[3];
+  const int64_t plane = i / (pooled->dims[2] * pooled->dims[3]);
+  int64_t top, bottom, left, right;
+  adaptive_window(oh, x->dims[2], pooled->dims[2], &top, &bottom);
+  adaptive_window(ow, x->dims[3], pooled->dims[3], &left, &right);
+  for (int64_t h = top; h < bottom; h++)
+    for (int64_t w = left; w < right; w++)
+      visit(context, (plane * x->dims[2] + h) * x->dims[3] + w, (bottom - top) * (right - left));
+}
+
+typedef struct adaptive_visit {
+  const ull__tensor *tensor; /* x, or its gradient */
+  double value;              /* the sum so far, or the gradient of the mean */
+} adaptive_visit;
+
+static void gather(void *context, int64_t at, int64_t elements) {
+  adaptive_visit *visit = context;
+  visit->value += ull__get(visit->tensor, at) / (double)elements;
+}
+
+static void spread(void *context, int64_t at, int64_t elements) {
+  const adaptive_visit *visit = context;
+  ull__accumulate(visit->tensor, at, visit->value / (double)elements);
+}
+
+static ull_status run_adaptive(const ull__reference_call *call) {
+  const ull__tensor *y = &call->outputs[0];
+  for (int64_t i = 0; i < y->count; i++) {
+    adaptive_visit visit = {.tensor = &call->inputs[0]};
+    visit_adaptive(&call->inputs[0], y, i, gather, &visit);
+    ull__set(y, i, visit.value);
+  }
+  return ULL_OK;
+}
+
+static ull_status run_adaptive_backward(const ull__reference_call *call) {
+  const ull__tensor *dy = &call->inputs[0], *dx = &call->outputs[0];
+  set_zero(dx);
+  for (int64_t i = 0; i < dy->count; i++) {
+    adaptive_visit visit = {.tensor = dx, .value = ull__get(dy, i)};
+    visit_adaptive(dx, dy, i, spread, &visit);
+  }
+  return ULL_OK;
+}
+
 const ull__reference_row ull__reference_pooling[] = {
     {"max_pool2d", run_max, 0},
     {"max_pool2d_backward", run_max_backward, 0},
@@ -132,5 +188,7 @@ const ull__reference_row ull__reference_pooling[] = {
     {"avg_pool2d_backward", run_avg_backward, 0},
     {"global_avg_pool", run_global, 0},
     {"global_avg_pool_backward", run_global_backward, 0},
+    {"adaptive_avg_pool2d", run_adaptive, 0},
+    {"adaptive_avg_pool2d_backward", run_adaptive_backward, 0},
     {NULL, NULL, 0},
 };
