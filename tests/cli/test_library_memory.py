@@ -65,7 +65,8 @@ class LibraryMemory(unittest.TestCase):
                 self.assertLess(k["prepared_bytes"], MIB)
                 # No implementation that is taken hides packing buffers.
                 self.assertLess(k["launch_bytes"], 16 << 10)
-                self.assertGreater(k["launch_calls"], 0)
+                if not command.is_sanitized():
+                    self.assertGreater(k["launch_calls"], 0)
 
     def test_planned_as_the_file_says(self):
         """At one program; evaluation has kernels of its own, so bounds where it takes part."""
@@ -90,7 +91,9 @@ class LibraryMemory(unittest.TestCase):
         self.assertLessEqual(runtime, up(BASE + first + again + forward + launch, MIB))
 
     def test_a_launch_that_takes_more(self):
-        name = next(k["name"] for k in self.machine["allowances"] if "backward data" in k["name"])
+        if command.is_sanitized():
+            self.skipTest("C++'s operator new is the sanitizer's")
+        name = self.machine["allowances"][-1]["name"]
         result = self.train(self.changed("launch_bytes", 0, lambda n: n == name))
         self.assertEqual(result.code, command.EXIT_CODES["out_of_memory"], result.stderr[-500:])
         error = result.object["error"]
