@@ -2,6 +2,7 @@
  * the first directory is read, and nothing that points elsewhere. */
 #include "data/image/exif.h"
 
+#include <ctype.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -46,4 +47,48 @@ int ull__exif_orientation(const uint8_t *bytes, size_t count) {
   tiff t = {.bytes = bytes, .count = count, .big = bytes[0] == 'M'};
   bool marked = (bytes[0] == 'I' || bytes[0] == 'M') && bytes[1] == bytes[0];
   return marked && read16(&t, 2) == 42 ? search(&t) : 0;
+}
+
+int ull__xmp_orientation(const uint8_t *bytes, size_t count) {
+  static const char name[] = "tiff:Orientation";
+  const size_t length = sizeof name - 1;
+  const uint8_t *end = bytes + count;
+  for (const uint8_t *at = bytes; (at = memmem(at, (size_t)(end - at), name, length)) != NULL;) {
+    at += length;
+    size_t left = (size_t)(end - at);
+    size_t lead = left >= 3 && at[0] == '=' && (at[1] == '"' || at[1] == '\'') ? 2
+                  : left >= 2 && at[0] == '>'                                  ? 1
+                                                                               : 0;
+    if (lead > 0 && at[lead] >= '1' && at[lead] <= '8') return at[lead] - '0';
+  }
+  return 0;
+}
+
+static int hex_digit(uint8_t c) {
+  return isdigit(c) ? c - '0' : isxdigit(c) ? tolower(c) - 'a' + 10 : -1;
+}
+
+/* Digits to bytes, white space left out; ends at anything else. */
+static size_t read_hex(const uint8_t *text, size_t count, uint8_t *to, size_t most) {
+  size_t digits = 0;
+  for (size_t i = 0; i < count && digits / 2 < most; i++) {
+    int digit = hex_digit(text[i]);
+    if (digit < 0 && !isspace(text[i])) break;
+    if (digit < 0) continue;
+    to[digits / 2] = (uint8_t)(digits & 1 ? to[digits / 2] << 4 | digit : digit);
+    digits++;
+  }
+  return digits / 2;
+}
+
+/* "\nexif\n      94\n45786966..." */
+int ull__hex_profile_orientation(const uint8_t *text, size_t count) {
+  uint8_t exif[4096];
+  const uint8_t *digits = text, *end = text + count;
+  for (int line = 0; line < 3; line++) {
+    digits = memchr(digits, '\n', (size_t)(end - digits));
+    if (digits == NULL) return 0;
+    digits++;
+  }
+  return ull__exif_orientation(exif, read_hex(digits, (size_t)(end - digits), exif, sizeof exif));
 }

@@ -90,7 +90,7 @@ static ull_status open_picture(ull__image_reader *reader, void *state, ull__imag
   jpeg->input = &reader->input;
   jpeg->small = reader->pool;
   jpeg->small_used = 0;
-  jpeg->scanning = jpeg->ended = false;
+  jpeg->scanning = jpeg->ended = jpeg->turned_by_exif = false;
   forget_tables(&jpeg->cinfo);
   if (setjmp(jpeg->escape) != 0) return ull__jpeg_failure(reader, jpeg);
   jpeg_read_header(&jpeg->cinfo, TRUE);

@@ -37,8 +37,9 @@ typedef struct ull__jpeg {
   uint64_t large_bytes, large_used;
   struct jvirt_barray_control *arrays; /* requested, not yet realised */
 
-  bool scanning; /* past the headers: what is wrong from here on is wrong in the pixels */
-  bool ended;    /* the data has ended too early */
+  bool scanning;       /* past the headers: what is wrong from here on is wrong in the pixels */
+  bool turned_by_exif; /* the orientation is EXIF's, not XMP's */
+  bool ended;          /* the data has ended too early */
 } ull__jpeg;
 
 /* Functions that libjpeg calls. */

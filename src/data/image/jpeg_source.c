@@ -1,5 +1,7 @@
 /* The library reads from the input's window; long segments that nobody wants are stepped over
  * without being read. */
+#include <string.h>
+
 #include "data/image/exif.h"
 #include "data/image/jpeg.h"
 
@@ -67,6 +69,18 @@ void ull__jpeg_install_source(ull__jpeg *jpeg) {
   jpeg->cinfo.src = &jpeg->source;
 }
 
+/* EXIF goes over XMP, whichever comes first; of several the first counts. */
+static void note_orientation(ull__jpeg *jpeg, const uint8_t *bytes, size_t count) {
+  static const char exif_head[] = "Exif", xmp_head[] = "http://ns.adobe.com/xap/1.0/";
+  bool exif = count > sizeof exif_head && memcmp(bytes, exif_head, sizeof exif_head) == 0;
+  bool xmp = count > sizeof xmp_head && memcmp(bytes, xmp_head, sizeof xmp_head) == 0;
+  if (jpeg->turned_by_exif || (!exif && !xmp) || (xmp && jpeg->info->orientation != 1)) return;
+  int orientation = exif ? ull__exif_orientation(bytes, count) : ull__xmp_orientation(bytes, count);
+  if (orientation == 0) return;
+  jpeg->info->orientation = orientation;
+  jpeg->turned_by_exif = exif;
+}
+
 /* A segment is at most 65,535 bytes and the window is wider: moved to the segment's first byte it
  * holds all of it that there is. */
 boolean ull__jpeg_read_app1(j_decompress_ptr cinfo) {
@@ -79,10 +93,7 @@ boolean ull__jpeg_read_app1(j_decompress_ptr cinfo) {
   if (jpeg->source.bytes_in_buffer < length && !jpeg->ended) move(jpeg, position(jpeg));
   bytes = jpeg->source.next_input_byte;
   size_t there = jpeg->source.bytes_in_buffer < length ? jpeg->source.bytes_in_buffer : length;
-  bool exif =
-      there >= 8 && bytes[2] == 'E' && bytes[3] == 'x' && bytes[4] == 'i' && bytes[5] == 'f';
-  int orientation = exif ? ull__exif_orientation(bytes + 2, there - 2) : 0;
-  if (orientation != 0 && jpeg->info->orientation == 1) jpeg->info->orientation = orientation;
+  note_orientation(jpeg, bytes + 2, there > 2 ? there - 2 : 0);
   skip(cinfo, (long)length);
   return TRUE;
 }

@@ -100,16 +100,14 @@ static ull_status start_context(ull__png *png) {
 static ull_status open_picture(ull__image_reader *reader, void *state, ull__image_info *info) {
   ull__png *png = state;
   png->small = reader->pool;
-  png->feed = (ull__png_feed){.input = &reader->input, .info = info};
+  png->feed = (ull__png_feed){.input = &reader->input, .info = info, .working = reader->pool};
+  ULL__TRY(ull__png_survey(&png->feed));
   ull__png_work_on(png);
   ULL__TRY(start_context(png));
   int code = spng_get_ihdr(png->context, &png->header);
   if (code != 0) return fail(reader, png, info, code);
   ULL__TRY(ull__image_check_size(reader, info, png->header.width, png->header.height));
   fill_info(&png->header, info);
-  ull__png_feed at_header = png->feed;
-  ULL__TRY(ull__png_survey(&png->feed));
-  png->feed = at_header;
   return ULL_OK;
 }
 

@@ -6,8 +6,9 @@
 
 #include "data/image/codec.h"
 
-/* libspng's context and its reading buffer: 12,672 bytes in 0.7.3. */
-enum { ULL__PNG_SMALL_BYTES = 24 << 10 };
+/* libspng's context and its reading buffer (12,672 bytes in 0.7.3), or, before them, zlib's state
+ * for metadata. */
+enum { ULL__PNG_SMALL_BYTES = 64 << 10 };
 
 /* What libspng takes to decode, beside rows: zlib's state and window, 39,992 bytes. */
 enum { ULL__PNG_INFLATE_BYTES = 44 << 10 };
@@ -25,6 +26,7 @@ typedef struct ull__png_feed {
   bool ended;         /* the record ended before the last chunk */
   bool complete;      /* the last chunk has been seen */
   ull_status stopped; /* a failure of reading */
+  uint8_t *working;   /* ULL__PNG_SMALL_BYTES for the survey */
 } ull__png_feed;
 
 typedef struct ull__png {
@@ -38,6 +40,11 @@ typedef struct ull__png {
 
 /* Looks at the chunks before the pixels: checksums, orientation. ULL_ERROR_IO. */
 ull_status ull__png_survey(ull__png_feed *feed);
+
+/* The orientation that a chunk of metadata says, 0 where it is none or does not say. `working` is
+ * ULL__PNG_SMALL_BYTES that are free meanwhile. */
+int ull__png_metadata_orientation(const uint8_t type[4], const uint8_t *content, size_t count,
+                                  uint8_t *working);
 
 /* From the beginning, for libspng. */
 void ull__png_feed_begin(ull__png_feed *feed);

@@ -4,10 +4,9 @@
 #include <zlib.h>
 
 #include "base/error.h"
-#include "data/image/exif.h"
 #include "data/image/png.h"
 
-enum { SIGNATURE = 8, HEAD = 8, TAIL = 4, FRAME = HEAD + TAIL, MOST_EXIF = 64 << 10 };
+enum { SIGNATURE = 8, HEAD = 8, TAIL = 4, FRAME = HEAD + TAIL, MOST_METADATA = 64 << 10 };
 
 static uint32_t read32(const uint8_t *bytes) {
   return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
@@ -82,12 +81,17 @@ static ull_status pass_over(ull__png_feed *feed) {
 
 /* ---- before the pixels ---- */
 
+/* EXIF's own chunk goes over what texts say. */
 static ull_status read_orientation(ull__png_feed *feed) {
+  bool exif = is_type(feed->type, "eXIf");
+  bool text =
+      is_type(feed->type, "tEXt") || is_type(feed->type, "zTXt") || is_type(feed->type, "iTXt");
+  if (!exif && !text) return ULL_OK;
+  if (feed->length > MOST_METADATA || (!exif && feed->info->orientation != 1)) return ULL_OK;
   const uint8_t *bytes;
   size_t got;
-  if (feed->length > MOST_EXIF) return ULL_OK;
   ULL__TRY(ull__input_see(feed->input, feed->at + HEAD, (size_t)feed->length, &bytes, &got));
-  int orientation = ull__exif_orientation(bytes, got);
+  int orientation = ull__png_metadata_orientation(feed->type, bytes, got, feed->working);
   if (orientation != 0) feed->info->orientation = orientation;
   return ULL_OK;
 }
@@ -104,7 +108,7 @@ ull_status ull__png_survey(ull__png_feed *feed) {
   while (!feed->ended) {
     ULL__TRY(enter(feed));
     if (feed->ended || is_type(feed->type, "IDAT") || is_type(feed->type, "IEND")) break;
-    if (is_type(feed->type, "eXIf")) ULL__TRY(read_orientation(feed));
+    ULL__TRY(read_orientation(feed));
     if (is_critical(feed->type)) { /* seen by the decoder, and checked on the way to it */
       feed->at += FRAME + feed->length;
       continue;

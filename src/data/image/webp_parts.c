@@ -6,12 +6,13 @@
 #include "data/image/exif.h"
 #include "data/image/webp.h"
 
-enum { HEAD = 8, RIFF_HEAD = 12, FRAME_HEAD = 16, MOST_EXIF = 64 << 10 };
+enum { HEAD = 8, RIFF_HEAD = 12, FRAME_HEAD = 16, MOST_METADATA = 64 << 10 };
 
 typedef struct walk {
   ull__image_reader *reader;
   ull__image_info *info;
   ull__webp_parts *parts;
+  bool turned_by_exif;
   uint64_t end; /* of the record, or of what the file announces, whichever is first */
 } walk;
 
@@ -52,19 +53,22 @@ static ull_status read_canvas(const walk *w, uint64_t at) {
   return ULL_OK;
 }
 
-static ull_status read_orientation(const walk *w, uint64_t at, uint64_t length) {
+/* EXIF goes over XMP. */
+static ull_status read_orientation(walk *w, uint64_t at, uint64_t length, bool exif) {
   const uint8_t *bytes;
   size_t got;
-  if (length > MOST_EXIF) return ULL_OK;
+  if (length > MOST_METADATA || w->turned_by_exif) return ULL_OK;
   ULL__TRY(see(w, at, (size_t)length, &bytes, &got));
-  int orientation = ull__exif_orientation(bytes, got);
-  if (orientation != 0) w->info->orientation = orientation;
+  int orientation = exif ? ull__exif_orientation(bytes, got) : ull__xmp_orientation(bytes, got);
+  if (orientation == 0) return ULL_OK;
+  w->info->orientation = orientation;
+  w->turned_by_exif = exif;
   return ULL_OK;
 }
 
-static ull_status walk_chunks(const walk *w, uint64_t at, uint64_t end, bool inside_frame);
+static ull_status walk_chunks(walk *w, uint64_t at, uint64_t end, bool inside_frame);
 
-static ull_status enter_animation_frame(const walk *w, uint64_t at, uint64_t end) {
+static ull_status enter_animation_frame(walk *w, uint64_t at, uint64_t end) {
   const uint8_t *bytes;
   size_t got;
   if (w->parts->frame_bytes != 0) return ULL_OK;
@@ -76,17 +80,18 @@ static ull_status enter_animation_frame(const walk *w, uint64_t at, uint64_t end
   return walk_chunks(w, at + FRAME_HEAD, end, true);
 }
 
-static ull_status visit(const walk *w, const uint8_t head[HEAD], uint64_t at, bool inside_frame) {
+static ull_status visit(walk *w, const uint8_t head[HEAD], uint64_t at, bool inside_frame) {
   uint64_t length = read32(head + 4), content = at + HEAD;
   if (is_name(head, "VP8 ") || is_name(head, "VP8L")) take_frame(w, head, at, length);
   if (inside_frame) return ULL_OK;
   if (is_name(head, "VP8X")) return read_canvas(w, content);
-  if (is_name(head, "EXIF")) return read_orientation(w, content, length);
+  if (is_name(head, "EXIF")) return read_orientation(w, content, length, true);
+  if (is_name(head, "XMP ")) return read_orientation(w, content, length, false);
   if (is_name(head, "ANMF")) return enter_animation_frame(w, content, content + length);
   return ULL_OK;
 }
 
-static ull_status walk_chunks(const walk *w, uint64_t at, uint64_t end, bool inside_frame) {
+static ull_status walk_chunks(walk *w, uint64_t at, uint64_t end, bool inside_frame) {
   if (end > w->end) end = w->end;
   while (at < end && end - at >= HEAD) {
     uint8_t head[HEAD];
@@ -108,7 +113,8 @@ ull_status ull__webp_survey(ull__image_reader *reader, ull__image_info *info,
   *parts = (ull__webp_parts){.frame_bytes = 0};
   uint64_t announced = HEAD + read32(reader->input.bytes + 4);
   parts->tail_is_cut = announced > bytes;
-  walk w = {reader, info, parts, announced < bytes ? announced : bytes};
+  walk w = {
+      .reader = reader, .info = info, .parts = parts, .end = announced < bytes ? announced : bytes};
   ULL__TRY(walk_chunks(&w, RIFF_HEAD, w.end, false));
   if (parts->frame_bytes != 0) return ULL_OK;
   if (parts->tail_is_cut)
