@@ -199,8 +199,9 @@ const char *ull_source_class_name(const ull_source *source, uint64_t number, cha
 ull_status ull_source_read(const ull_source *source, uint64_t sample, size_t array, void *bytes,
                            ull_verdict *verdict);
 
-/* Smallest and largest element of an integer or bool array over all samples of the files. Reads
- * everything once. */
+/* Smallest and largest element of an integer or bool array over all samples of the files; of hashed
+ * columns of a table, what their buckets allow. Reads everything once where the source does not
+ * know. */
 ull_status ull_source_range(const ull_source *source, size_t array, int64_t *minimum,
                             int64_t *maximum);
 
@@ -476,7 +477,8 @@ void ull_loader_destroy(ull_loader *loader);
  * time. */
 ull_status ull_loader_next(ull_loader *loader, const ull_batch **batch);
 
-/* Gives a batch back; its slot is filled anew. */
+/* Gives a batch back; its slot is filled anew. In any order; a batch that is kept costs its slot
+ * and nothing else. Any thread. */
 void ull_loader_release(ull_loader *loader, const ull_batch *batch);
 
 /* Where the stream is: the next batch that ull_loader_next will lend. */
@@ -487,7 +489,8 @@ typedef struct ull_loader_position {
 
 ull_loader_position ull_loader_get_position(const ull_loader *loader);
 
-/* Continues from there, at once. batch < ull_loader_batches_per_epoch. No batch may be on loan. */
+/* Continues from there, at once; batches on loan stay what they are. batch <
+ * ull_loader_batches_per_epoch. */
 ull_status ull_loader_set_position(ull_loader *loader, ull_loader_position position);
 
 /* The stream's place in full: 56 bytes without padding or pointers that may be stored as they are.
@@ -507,8 +510,8 @@ typedef struct ull_loader_state {
 
 ull_loader_state ull_loader_get_state(const ull_loader *loader);
 
-/* Continues from there, at once. No batch may be on loan. ULL_ERROR_MISMATCH: a state of another
- * stream. ULL_ERROR_INVALID: no state, or a damaged one. */
+/* Continues from there, at once; batches on loan stay what they are. ULL_ERROR_MISMATCH: a state of
+ * another stream. ULL_ERROR_INVALID: no state, or a damaged one. */
 ull_status ull_loader_set_state(ull_loader *loader, const ull_loader_state *state);
 
 uint64_t ull_loader_batches_per_epoch(const ull_loader *loader);
@@ -563,6 +566,52 @@ size_t ull_loader_bad_samples(const ull_loader *loader, size_t first, ull_bad_sa
 /* The path, or another name that a person recognises, of a sample. Returns `buffer`. */
 const char *ull_source_sample_name(const ull_source *source, uint64_t sample, char *buffer,
                                    size_t buffer_bytes);
+
+/* ---- Scan ------------------------------------------------------------------------------------ */
+
+/* One file of a scan: a picture or mask of a sample, or all arrays of a sample without pictures. */
+typedef struct ull_scanned {
+  uint64_t file;   /* from 0, in the order of the samples */
+  uint64_t sample; /* of the source */
+  const char *path;
+  ull_verdict verdict;
+  const char *reason;     /* a few words, "" where there is nothing to say */
+  int width, height;      /* upright; 0 where not known */
+  uint64_t bytes;         /* encoded */
+  uint64_t working_bytes; /* that decoding all of it took; of a picture too big, that it wants */
+  uint64_t same_as; /* the first file with the same bytes; `file` itself where it is the first */
+  int64_t label;    /* of the sample; -1 where it has none */
+} ull_scanned;
+
+typedef struct ull_scan_options {
+  int workers;           /* threads; 0 = the usable cores */
+  uint64_t memory_bytes; /* working memory for one picture, beyond which it is too big; 0 = 1 GiB */
+  uint64_t max_pixels;   /* as a loader's */
+  /* Called in the order of the files, on the calling thread, `scanned` borrowed for the call. A
+   * failure ends the scan with that status. May be NULL. */
+  ull_status (*file)(void *context, const ull_scanned *scanned);
+  /* Called now and then with the samples done; may be NULL. */
+  void (*progress)(void *context, uint64_t done, uint64_t all);
+  void *context;
+} ull_scan_options;
+
+typedef struct ull_scan_report {
+  uint64_t samples, files, bytes;
+  uint64_t bad; /* files with a bad verdict */
+  uint64_t verdicts[ULL_VERDICT_COUNT];
+  uint64_t duplicates; /* files whose bytes an earlier one has */
+  uint64_t pixels;     /* decoded */
+  int least_width, most_width, least_height, most_height;
+  double mean[3], deviation[3]; /* of pictures' pixels scaled to [0, 1], red, green, blue; good
+                                   files alone. 0 where there are no pictures */
+  uint64_t most_working_bytes;  /* the largest of all files */
+  double decode_seconds;        /* of all threads together */
+} ull_scan_report;
+
+/* Reads and fully decodes every sample of the source. A sample that cannot be used is no failure
+ * but counted. ULL_ERROR_OUT_OF_MEMORY, and what `file` returned. */
+ull_status ull_source_scan(const ull_source *source, const ull_scan_options *options,
+                           ull_scan_report *report);
 
 #ifdef __cplusplus
 }

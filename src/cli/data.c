@@ -11,6 +11,7 @@ static const struct subcommand {
   int (*run)(command *c, const char *subject);
 } subcommands[] = {
     {"bench", "SRC", cli_data_bench},
+    {"scan", "SRC", cli_data_scan},
     {"decode", "FILE", cli_data_decode},
 };
 

@@ -7,5 +7,6 @@
 /* `subject` is the word behind the sub-command, never NULL. Returns an exit code. */
 int cli_data_decode(command *c, const char *subject);
 int cli_data_bench(command *c, const char *subject);
+int cli_data_scan(command *c, const char *subject);
 
 #endif

@@ -276,10 +276,6 @@ static ull_status choose_geometry(picture_work *work) {
   work->request = (ull__image_request){.channels = framing.channels, .class_numbers = mask};
   work->request.region = ull__resample_region(&work->spec);
   work->request.max_reduction = mask ? 1 : ull__frame_reduction(&work->spec);
-  if (work->info.orientation > 1 && work->info.verdict < ULL_VERDICT_REPAIRED) {
-    work->info.verdict = ULL_VERDICT_REPAIRED;
-    work->info.reason = "turned upright";
-  }
   return ULL_OK;
 }
 

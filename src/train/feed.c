@@ -165,6 +165,15 @@ static ull_status choose_augment(const ull__job *job, bool training, ull__feed *
   bool said = ull__config_takes(job->config, "augment") &&
               ull_config_source_of(job->config, "augment") != ULL_CONFIG_DEFAULT;
   if (said) ULL__TRY(ull_augment_parse(ull_config_text(job->config, "augment"), &asked));
+  bool mixes = asked.mixup_alpha > 0 || asked.cutmix_alpha > 0;
+  if (training && mixes) {
+    ULL__FAIL(ULL_ERROR_UNSUPPORTED,
+              "--augment %s: this model's targets are class numbers, which "
+              "cannot be mixed",
+              ull_config_text(job->config, "augment"));
+    ull__error_holder("--augment");
+    return ull__error_change("leave mixup and cutmix out");
+  }
   if (training && said) {
     *augment = asked;
   } else if (has_pictures(feed)) {
