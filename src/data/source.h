@@ -94,6 +94,8 @@ extern const ull__source_kind ull__source_npy;
 extern const ull__source_kind ull__source_synthetic;
 extern const ull__source_kind ull__source_callback;
 extern const ull__source_kind ull__source_cifar;
+extern const ull__source_kind ull__source_csv;
+extern const ull__source_kind ull__source_tsv;
 extern const ull__source_kind ull__source_tar;
 extern const ull__source_kind ull__source_tar_packed; /* what the former becomes where it must */
 extern const ull__source_kind ull__source_folder;     /* its scheme is empty: a plain path */
