@@ -207,7 +207,15 @@ const ull__option ull__options[] = {
     CHOICE("orientation", "apply|ignore", "apply", DATA, BIT(DATA), "what becomes of the "
            "orientation in a photo's metadata"),
     TEXT("out", "FILE.csv", NULL, DATA, BIT(PREDICT), "file for the predictions"),
-    TEXT("out", "FILE.ppm", NULL, DATA, BIT(DATA), "file for the decoded image"),
+    SIZE("shard-size", 4096, "256MiB", DATA, BIT(DATA), "pack: largest size of a shard"),
+    INTEGER("max-side", "N", 1, 65500, NULL, DATA, BIT(DATA), "pack: pictures whose shorter side "
+            "is longer are resized to it and encoded as JPEG; others are copied"),
+    INTEGER("quality", "N", 1, 100, NULL, DATA, BIT(DATA), "pack: of JPEGs that are written, 90 by "
+            "default; where given, pictures that become smaller by it are encoded anew as well"),
+    INTEGER("n", "N", 1, 4096, "16", DATA, BIT(DATA), "show: samples in the picture"),
+    TEXT("out", "FILE|DIR", NULL, DATA, BIT(DATA), "decode: file for the pixels (.ppm, .pgm); pack: "
+         "folder of the shards, or the beginning of their names with a dash at its end; show: file "
+         "for the picture (.png)"),
     TEXT("inputs", "FILE.npz", NULL, DATA, BIT(RUN), "arrays named as the model's inputs"),
     TEXT("outputs", "FILE.npz", NULL, DATA, BIT(RUN), "file for the model's outputs"),
 

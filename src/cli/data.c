@@ -13,6 +13,7 @@ static const struct subcommand {
     {"bench", "SRC", cli_data_bench},
     {"scan", "SRC", cli_data_scan},
     {"decode", "FILE", cli_data_decode},
+    {"pack", "SRC", cli_data_pack},
 };
 
 enum { SUBCOMMANDS = sizeof subcommands / sizeof subcommands[0] };
