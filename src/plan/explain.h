@@ -3,6 +3,7 @@
 #ifndef ULL_PLAN_EXPLAIN_H
 #define ULL_PLAN_EXPLAIN_H
 
+#include "base/vector.h"
 #include "plan/plan.h"
 
 /* --show memory: keep-all against planned for each tag and tier, who holds the peak, what was
@@ -13,26 +14,42 @@ ull_status ull__plan_memory_text(const ull__plan *plan, char **out);
 /* --show schedule: the instructions of every program, one a line. */
 ull_status ull__plan_schedule_text(const ull__plan *plan, char **out);
 
-/* Why no smaller schedule was found: the instruction at which the smallest one peaks, and what is
- * live there. */
+/* What no schedule can do without, from plan/bound.h, in names. Every schedule meets one of the
+ * cases at least; the first is the least. Names are borrowed from the plan. */
 typedef struct ull__certificate_value {
   char name[160];
   char why[320];
-  uint64_t size_bytes;
+  uint64_t size_bytes; /* in the arena, aligned */
+  const char *made_by; /* NULL: an input; or workspace */
+  const char *read_by; /* of what crosses the instruction; else NULL */
 } ull__certificate_value;
 
+typedef struct ull__certificate_case {
+  const char *node;   /* what runs */
+  const char *before; /* makes what is needed after some nodes and before this; NULL: just runs */
+  uint32_t first_after, after_count;
+  bool holds; /* what is needed, made earlier */
+  uint64_t bytes;
+  uint32_t first_value, value_count;
+} ull__certificate_case;
+
 typedef struct ull__certificate {
-  const char *program; /* borrowed from the plan */
-  const char *node;    /* borrowed from the plan */
-  uint32_t instruction;
-  uint64_t live_bytes; /* of the arena */
-  uint64_t packed_bytes;
-  uint32_t value_count;
-  ull__certificate_value values[12]; /* largest first */
+  const char *program;
+  const char *node;     /* what needs the value; NULL where there is one case without a condition */
+  const char *needed;   /* the value; NULL as well */
+  uint32_t instruction; /* of the smallest schedule, where the first case's node has most live */
+  uint64_t live_bytes;  /* there */
+  uint64_t proved_bytes;                          /* of the arena */
+  uint64_t proved_budget_bytes, not_proved_bytes; /* together the smallest budget */
+  ULL__VECTOR(ull__certificate_case) cases;
+  ULL__VECTOR(ull__certificate_value) values;
+  ULL__VECTOR(const char *) afters;
 } ull__certificate;
 
 /* Whether the smallest budget is more than 1.05 x the lower bound, so that it needs one. */
 bool ull__plan_needs_certificate(const ull__plan *plan);
+/* Freed with ull__certificate_free, also after a failure. */
 ull_status ull__plan_certificate(const ull__plan *plan, ull__certificate *out);
+void ull__certificate_free(ull__certificate *certificate);
 
 #endif

@@ -1,9 +1,12 @@
 /* The certificate of the smallest budget, as a record and in words. */
-#include <string.h>
+#include <stdio.h>
 
 #include "base/alloc.h"
 #include "base/byte_size.h"
+#include "base/checked.h"
 #include "base/error.h"
+#include "memory/slab.h"
+#include "plan/bound.h"
 #include "plan/explain_internal.h"
 
 #define MOST_RATIO 1.05
@@ -25,48 +28,159 @@ bool ull__plan_needs_certificate(const ull__plan *plan) {
   return ratio_of(plan) > MOST_RATIO;
 }
 
-static ull_status list_values(const ull__program_plan *p, const ull__schedule *s,
-                              ull__certificate *out) {
-  ull__live_list live;
-  ULL__TRY(ull__list_live(s, s->peak_execution, &live));
-  size_t most = sizeof out->values / sizeof *out->values;
-  for (size_t i = 0; i < live.count && i < most; i++) {
-    ull__certificate_value *value = &out->values[out->value_count++];
-    value->size_bytes = live.items[i]->bytes;
-    ull__instance_name(p->model, live.items[i], value->name, sizeof value->name);
-    ull__explain_instance(p->model, s, live.items[i], s->peak_execution, value->why,
-                          sizeof value->why);
+/* ---- the record ---- */
+
+static const char *node_name(const ull__graph *graph, ull__node_id node) {
+  return node == ULL__NONE ? NULL : ull__graph_node(graph, node)->name;
+}
+
+static void explain(const ull__graph *graph, const ull__bound_value *v, char *why, size_t size) {
+  const char *maker = node_name(graph, v->maker), *reader = node_name(graph, v->reader);
+  switch (v->reason) {
+  case ULL__LIVE_READ:
+    snprintf(why, size, "is read by it");
+    break;
+  case ULL__LIVE_WRITTEN:
+    snprintf(why, size, "is written by it");
+    break;
+  case ULL__LIVE_WORKSPACE:
+    snprintf(why, size, "is its workspace");
+    break;
+  case ULL__LIVE_CROSSING:
+    snprintf(why, size, "made once by %s, which ran before; read by %s, which has not run",
+             maker ? maker : "a copy", reader);
+    break;
+  case ULL__LIVE_HELD:
+    snprintf(why, size, "made before, held for %s", reader);
+    break;
   }
-  ull__free(live.items);
+}
+
+static ull_status add_value(const ull__graph *graph, const ull__bound_value *v,
+                            ull__certificate *out) {
+  ULL__TRY(ull__vector_push(&out->values, (ull__certificate_value){.size_bytes = v->bytes}));
+  ull__certificate_value *value = &out->values.items[out->values.count - 1];
+  bool operand = v->reason != ULL__LIVE_CROSSING && v->reason != ULL__LIVE_HELD;
+  value->made_by = node_name(graph, v->maker);
+  value->read_by = operand ? NULL : node_name(graph, v->reader);
+  if (v->root == ULL__NONE)
+    snprintf(value->name, sizeof value->name, "%s.workspace", value->made_by);
+  else
+    snprintf(value->name, sizeof value->name, "%s", ull__graph_value(graph, v->root)->name);
+  explain(graph, v, value->why, sizeof value->why);
   return ULL_OK;
 }
 
-ull_status ull__plan_certificate(const ull__plan *plan, ull__certificate *out) {
-  uint32_t largest = largest_program(plan);
-  const ull__program_plan *p = &plan->programs[largest];
+static ull_status name_bound(const ull__graph *graph, const ull__bound *bound,
+                             ull__certificate *out) {
+  out->proved_bytes = bound->bytes;
+  if (bound->needed != ULL__NONE) {
+    out->node = node_name(graph, bound->node);
+    out->needed = ull__graph_value(graph, bound->needed)->name;
+  }
+  for (size_t c = 0; c < bound->cases.count; c++) {
+    const ull__bound_case *from = &bound->cases.items[c];
+    ull__certificate_case entry = {.node = node_name(graph, from->node),
+                                   .before = node_name(graph, from->before),
+                                   .first_after = from->first_after,
+                                   .after_count = from->after_count,
+                                   .holds = from->holds,
+                                   .bytes = from->bytes,
+                                   .first_value = from->first_value,
+                                   .value_count = from->value_count};
+    ULL__TRY(ull__vector_push(&out->cases, entry));
+  }
+  for (size_t a = 0; a < bound->afters.count; a++)
+    ULL__TRY(ull__vector_push(&out->afters, node_name(graph, bound->afters.items[a])));
+  for (size_t v = 0; v < bound->values.count; v++)
+    ULL__TRY(add_value(graph, &bound->values.items[v], out));
+  return ULL_OK;
+}
+
+/* Where the smallest schedule runs the node of the first case with most live. */
+static ull_status find_instruction(const ull__program_plan *p, ull__node_id node,
+                                   ull__certificate *out) {
   ull__schedule s = {0};
-  memset(out, 0, sizeof *out);
   ull_status status = ull__smallest_schedule(p, &s);
-  if (status == ULL_OK) {
-    out->program = p->name;
-    out->node = ull__execution_name(p->model, &s.executions[s.peak_execution]);
-    out->instruction = s.peak_execution;
-    out->live_bytes = s.peak_bytes;
-    out->packed_bytes = p->smallest_height_bytes;
-    status = list_values(p, &s, out);
+  for (uint32_t e = 0; e < s.execution_count && status == ULL_OK; e++) {
+    if (s.executions[e].node != node || s.live[e] <= out->live_bytes) continue;
+    out->instruction = e;
+    out->live_bytes = s.live[e];
   }
   ull__schedule_free(&s);
   return status;
 }
 
-static void add_values(ull__page *page, const ull__certificate *c) {
-  char live[ULL__BYTE_SIZE_TEXT], packed[ULL__BYTE_SIZE_TEXT], size[ULL__BYTE_SIZE_TEXT];
-  ull__page_add(page, "  its peak is instruction %u, %s: %s (%llu bytes) live, %s packed\n",
-                c->instruction, c->node, ull__byte_size_format(c->live_bytes, live),
-                (unsigned long long)c->live_bytes, ull__byte_size_format(c->packed_bytes, packed));
-  for (uint32_t i = 0; i < c->value_count; i++)
-    ull__page_add(page, "    %11s  %s: %s\n", ull__byte_size_format(c->values[i].size_bytes, size),
-                  c->values[i].name, c->values[i].why);
+static void count_budget(const ull__plan *plan, const ull__program_plan *p, ull__certificate *out) {
+  uint64_t page = ull__page_bytes(), smallest = plan->smallest_bytes[ULL__TIER_DEVICE];
+  uint64_t arena = ull__align_up(p->smallest_height_bytes, page);
+  out->not_proved_bytes = arena - ull__align_up(out->proved_bytes, page);
+  out->proved_budget_bytes = smallest - out->not_proved_bytes;
+}
+
+ull_status ull__plan_certificate(const ull__plan *plan, ull__certificate *out) {
+  const ull__program_plan *p = &plan->programs[largest_program(plan)];
+  ull__bound bound;
+  *out = (ull__certificate){.program = p->name};
+  ull_status status = ull__bound_find(p->model, &bound);
+  if (status == ULL_OK && bound.cases.count == 0)
+    status = ULL__FAIL(ULL_ERROR_INTERNAL, "certificate: program %s runs nothing", p->name);
+  if (status == ULL_OK) status = name_bound(p->lowered->graph, &bound, out);
+  if (status == ULL_OK) status = find_instruction(p, bound.cases.items[0].node, out);
+  if (status == ULL_OK) count_budget(plan, p, out);
+  ull__bound_free(&bound);
+  return status;
+}
+
+void ull__certificate_free(ull__certificate *certificate) {
+  ull__vector_free(&certificate->cases);
+  ull__vector_free(&certificate->values);
+  ull__vector_free(&certificate->afters);
+}
+
+/* ---- in words ---- */
+
+static void add_case(ull__page *page, const ull__certificate *c,
+                     const ull__certificate_case *each) {
+  char size[ULL__BYTE_SIZE_TEXT];
+  ull__page_add(page, "%s runs", each->node);
+  if (each->holds) ull__page_add(page, " while %s is held", c->needed);
+  for (uint32_t i = 0; i < each->after_count; i++)
+    ull__page_add(page, "%s%s", i == 0 ? " after " : " and ",
+                  c->afters.items[each->first_after + i]);
+  if (each->before) ull__page_add(page, ", before %s", each->before);
+  ull__page_add(page, ": %s (%llu bytes) live", ull__byte_size_format(each->bytes, size),
+                (unsigned long long)each->bytes);
+}
+
+static void add_values(ull__page *page, const ull__certificate *c,
+                       const ull__certificate_case *each) {
+  char size[ULL__BYTE_SIZE_TEXT];
+  for (uint32_t v = 0; v < each->value_count; v++) {
+    const ull__certificate_value *value = &c->values.items[each->first_value + v];
+    ull__page_add(page, "    %11s  %s: %s\n", ull__byte_size_format(value->size_bytes, size),
+                  value->name, value->why);
+  }
+}
+
+static void add_proof(ull__page *page, const ull__certificate *c) {
+  char proved[ULL__BYTE_SIZE_TEXT], missing[ULL__BYTE_SIZE_TEXT];
+  ull__page_add(page, "  no schedule of %s takes less than %s (%llu bytes)", c->program,
+                ull__byte_size_format(c->proved_budget_bytes, proved),
+                (unsigned long long)c->proved_budget_bytes);
+  ull__page_add(page, c->not_proved_bytes ? "; not proved: %s (%llu bytes)\n" : "\n",
+                ull__byte_size_format(c->not_proved_bytes, missing),
+                (unsigned long long)c->not_proved_bytes);
+  if (c->needed)
+    ull__page_add(page, "  %s needs %s, made by forward; whenever it is made,\n", c->node,
+                  c->needed);
+  for (size_t i = 0; i < c->cases.count; i++) {
+    ull__page_add(page, i == 0 ? "  " : "  or ");
+    add_case(page, c, &c->cases.items[i]);
+    if (i == 0) ull__page_add(page, " (instruction %u of the smallest)", c->instruction);
+    ull__page_add(page, "\n");
+    if (i == 0) add_values(page, c, &c->cases.items[i]);
+  }
 }
 
 void ull__page_add_certificate(ull__page *page, const ull__plan *plan) {
@@ -79,8 +193,8 @@ void ull__page_add_certificate(ull__page *page, const ull__plan *plan) {
                 ull__byte_size_format(smallest, least), (unsigned long long)smallest,
                 ratio_of(plan), ull__byte_size_format(bound, launch));
   if (!ull__plan_needs_certificate(plan) || page->status != ULL_OK) return;
-  ull__certificate *certificate = ull__alloc(1, sizeof *certificate);
-  page->status = certificate ? ull__plan_certificate(plan, certificate) : ULL_ERROR_OUT_OF_MEMORY;
-  if (page->status == ULL_OK) add_values(page, certificate);
-  ull__free(certificate);
+  ull__certificate certificate;
+  page->status = ull__plan_certificate(plan, &certificate);
+  if (page->status == ULL_OK) add_proof(page, &certificate);
+  ull__certificate_free(&certificate);
 }

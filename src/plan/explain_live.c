@@ -4,16 +4,25 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/checked.h"
+#include "base/error.h"
+#include "memory/slab.h"
 #include "plan/explain_internal.h"
 
+/* The rung that the smallest budget gets: the fastest whose arena takes no more pages than the
+ * smallest. */
 ull_status ull__smallest_schedule(const ull__program_plan *program, ull__schedule *schedule) {
   const ull__ladder *ladder = &program->ladder;
-  size_t smallest = ladder->count - 1;
-  for (size_t r = ladder->count; r-- > 0;) {
+  uint64_t most = ull__align_up(program->smallest_height_bytes, ull__page_bytes());
+  for (size_t r = 0; r < ladder->count; r++) {
     uint64_t height = ladder->rungs[r].height_bytes;
-    if (height > 0 && height == program->smallest_height_bytes) smallest = r;
+    if (ladder->rungs[r].peak_bytes > most || height > most) continue;
+    ULL__TRY(ull__schedule_generate(program->model, &ladder->rungs[r].decisions, schedule));
+    if (height == 0) ULL__TRY(ull__schedule_pack(schedule, NULL, &height));
+    if (height <= most) return ULL_OK;
   }
-  return ull__schedule_generate(program->model, &ladder->rungs[smallest].decisions, schedule);
+  return ULL__FAIL(ULL_ERROR_INTERNAL, "explain: no schedule of program %s is the smallest",
+                   program->name);
 }
 
 ull_status ull__explained_schedule(const ull__plan *plan, uint32_t program,

@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/system_limits.h"
-#include "plan/explain.h"
 #include "train/data_report.h"
+#include "train/result_certificate.h"
 #include "train/trainer.h"
 
 static json_t *tier_map(const uint64_t bytes[ULL__TIER_COUNT]) {
@@ -71,37 +71,6 @@ static ull_status put_moves(const ull__plan *plan, json_t *object) {
   return ull__json_put(moved, "seconds", ull__json_real(0));
 }
 
-static ull_status put_certificate_values(const ull__certificate *certificate, json_t *object) {
-  json_t *values = json_array();
-  ULL__TRY(ull__json_put(object, "values", values));
-  for (uint32_t i = 0; i < certificate->value_count; i++) {
-    const ull__certificate_value *value = &certificate->values[i];
-    json_t *entry = json_object();
-    ULL__TRY(ull__json_append(values, entry));
-    ULL__TRY(ull__json_put(entry, "value", json_string(value->name)));
-    ULL__TRY(ull__json_put(entry, "bytes", json_integer((json_int_t)value->size_bytes)));
-    ULL__TRY(ull__json_put(entry, "why", json_string(value->why)));
-  }
-  return ULL_OK;
-}
-
-/* Only where the smallest budget is more than 1.05 x the lower bound. */
-static ull_status put_certificate(const ull__plan *plan, json_t *object) {
-  if (!ull__plan_needs_certificate(plan)) return ULL_OK;
-  ull__certificate *c = ull__alloc(1, sizeof *c);
-  json_t *entry = json_object();
-  ull_status status = ull__json_put(object, "certificate", entry);
-  if (status == ULL_OK) status = c ? ull__plan_certificate(plan, c) : ULL_ERROR_OUT_OF_MEMORY;
-  if (status == ULL_OK) status = ull__json_put(entry, "program", json_string(c->program));
-  if (status == ULL_OK) status = ull__json_put(entry, "instruction", json_integer(c->instruction));
-  if (status == ULL_OK) status = ull__json_put(entry, "node", json_string(c->node));
-  if (status == ULL_OK)
-    status = ull__json_put(entry, "live_bytes", json_integer((json_int_t)c->live_bytes));
-  if (status == ULL_OK) status = put_certificate_values(c, entry);
-  ull__free(c);
-  return status;
-}
-
 ull_status ull__trainer_plan_object(ull_trainer *t, json_t *object) {
   const ull__job *job = t->job;
   const ull__plan *plan = job->plan;
@@ -121,7 +90,7 @@ ull_status ull__trainer_plan_object(ull_trainer *t, json_t *object) {
   ULL__TRY(ull__json_put(object, "lower_bound_bytes", tier_map(plan->lower_bound_bytes)));
   ULL__TRY(ull__json_put(object, "predicted_step_seconds", ull__json_real(seconds)));
   ULL__TRY(put_moves(plan, object));
-  ULL__TRY(put_certificate(plan, object));
+  ULL__TRY(ull__put_certificate(plan, object));
   ULL__TRY(ull__json_put(object, "tags", tag_map(tags)));
   return ull__json_put(object, "keep_all_tags", tag_map(plan->keep_all_tags));
 }
