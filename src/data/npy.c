@@ -189,15 +189,42 @@ static ull_status read_length(ull__read_bytes read, void *context, const char *w
   return ull__error_holder("%s", what);
 }
 
+static ull_status parse_header(ull__read_bytes read, void *context, parser *parser,
+                               char text[TEXT_MAX]) {
+  uint64_t prefix = 0, length = 0;
+  ULL__TRY(read_length(read, context, parser->what, &prefix, &length));
+  ULL__TRY(read(context, text, length));
+  text[length] = '\0';
+  *parser->header = (ull__npy_header){.header_bytes = prefix + length};
+  parser->at = text;
+  return parse_dictionary(parser);
+}
+
 ull_status ull__npy_read_header(ull__read_bytes read, void *context, const char *what,
                                 ull__npy_header *header) {
   char text[TEXT_MAX];
-  uint64_t prefix = 0, length = 0;
-  ULL__TRY(read_length(read, context, what, &prefix, &length));
-  ULL__TRY(read(context, text, length));
-  text[length] = '\0';
-  *header = (ull__npy_header){.header_bytes = prefix + length};
-  parser parser = {.at = text, .what = what, .header = header};
-  ULL__TRY(parse_dictionary(&parser));
+  parser parser = {.what = what, .header = header};
+  ULL__TRY(parse_header(read, context, &parser, text));
   return interpret(&parser);
+}
+
+ull_status ull__npy_read_integers(ull__read_bytes read, void *context, const char *what,
+                                  ull__npy_header *header, int *width, bool *is_signed) {
+  char text[TEXT_MAX];
+  parser parser = {.what = what, .header = header};
+  ULL__TRY(parse_header(read, context, &parser, text));
+  const char *dtype = parser.dtype_text;
+  bool known = strcmp(dtype, "|u1") == 0 || strcmp(dtype, "<u1") == 0 ||
+               strcmp(dtype, "<u2") == 0 || strcmp(dtype, "<u4") == 0 ||
+               strcmp(dtype, "<i4") == 0 || strcmp(dtype, "<u8") == 0 || strcmp(dtype, "<i8") == 0;
+  if (!known || header->rank != 1) {
+    ULL__FAIL(ULL_ERROR_UNSUPPORTED, "%s: has %d dimensions of dtype '%s'; integers [n] are needed",
+              what, header->rank, dtype);
+    ull__error_holder("%s", what);
+    return ull__error_change("save it as '<u2', '<u4', '<i4' or '<i8' with astype and ravel");
+  }
+  *width = dtype[2] - '0';
+  *is_signed = dtype[1] == 'i';
+  return ull__size_mul((uint64_t)header->shape[0], (uint64_t)*width, "an array",
+                       &header->data_bytes);
 }

@@ -93,6 +93,8 @@ extern const ull__source_kind ull__source_npz;
 extern const ull__source_kind ull__source_npy;
 extern const ull__source_kind ull__source_synthetic;
 extern const ull__source_kind ull__source_callback;
+extern const ull__source_kind ull__source_of_text;
+extern const ull__source_kind ull__source_of_tokens;
 extern const ull__source_kind ull__source_cifar;
 extern const ull__source_kind ull__source_csv;
 extern const ull__source_kind ull__source_tsv;

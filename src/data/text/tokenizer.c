@@ -118,12 +118,16 @@ size_t ull__tokenizer_find_cut(const ull__tokenizer *t, const uint8_t *text, siz
 
 /* ---- life ---- */
 
-static ull_status parse(ull__tokenizer *t, const char *json, size_t bytes, const char *name) {
-  json_t *root;
+static void hash_bytes(const char *json, size_t bytes, char hash[65]) {
   ull__sha256 state;
   ull__sha256_begin(&state);
   ull__sha256_add(&state, json, bytes);
-  ull__sha256_end_hex(&state, t->hash);
+  ull__sha256_end_hex(&state, hash);
+}
+
+static ull_status parse(ull__tokenizer *t, const char *json, size_t bytes, const char *name) {
+  json_t *root;
+  hash_bytes(json, bytes, t->hash);
   ULL__TRY(ull__json_parse(json, bytes, name, &root));
   ull_status status = ull__tokenizer_read(t, root);
   json_decref(root);
@@ -156,18 +160,32 @@ static ull_status open_bytes(ull__tokenizer **out) {
   return ULL_OK;
 }
 
+static ull_status read_file(const char *path, char **json, size_t *bytes) {
+  if (ull__file_read(path, TOKENIZER_LIMIT_BYTES, json, bytes) == ULL_OK) return ULL_OK;
+  ull__error_holder("--tokenizer %s", path);
+  return ull__error_change("give the path of a tokenizer.json, or bytes");
+}
+
 ull_status ull__tokenizer_open(const char *text, ull__tokenizer **out) {
   char *json;
   size_t bytes;
   *out = NULL;
   if (strcmp(text, "bytes") == 0) return open_bytes(out);
-  if (ull__file_read(text, TOKENIZER_LIMIT_BYTES, &json, &bytes) != ULL_OK) {
-    ull__error_holder("--tokenizer %s", text);
-    return ull__error_change("give the path of a tokenizer.json, or bytes");
-  }
+  ULL__TRY(read_file(text, &json, &bytes));
   ull_status status = ull__tokenizer_parse(json, bytes, text, out);
   ull__free(json);
   return status;
+}
+
+ull_status ull__tokenizer_hash_file(const char *text, char hash[65]) {
+  char *json;
+  size_t bytes;
+  snprintf(hash, 65, "bytes");
+  if (strcmp(text, "bytes") == 0) return ULL_OK;
+  ULL__TRY(read_file(text, &json, &bytes));
+  hash_bytes(json, bytes, hash);
+  ull__free(json);
+  return ULL_OK;
 }
 
 void ull__tokenizer_close(ull__tokenizer *t) {

@@ -42,8 +42,11 @@ int64_t ull__tokenizer_end_of_text(const ull__tokenizer *tokenizer);
 /* Numbers that a text begins with (Llama's <s>), as the file's post-processor says. */
 const uint32_t *ull__tokenizer_prefix(const ull__tokenizer *tokenizer, size_t *count);
 
-/* What the numbers depend on: SHA-256 of the file, in hexadecimal. */
+/* What the numbers depend on: SHA-256 of the file, in hexadecimal; or "bytes". */
 const char *ull__tokenizer_hash(const ull__tokenizer *tokenizer);
+
+/* The same without reading more than bytes. */
+ull_status ull__tokenizer_hash_file(const char *text, char hash[65]);
 
 uint64_t ull__tokenizer_resident_bytes(const ull__tokenizer *tokenizer);
 

@@ -1,0 +1,232 @@
+/* Which pieces a sequence has is worked out once and kept: a sample is then found by its number, by
+ * two small reads, however many there are. */
+#include "data/text/sequences.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+enum { VERSION = 1, DOCUMENT_PART = 4096, PIECE_PART = 64, LOOK_PART = 1024 };
+enum { NUMBER_SEQUENCES, NUMBER_PIECES, NUMBER_INPUTS };
+enum { SECTION_PIECES, SECTION_FIRST };
+
+/* ---- making ---- */
+
+typedef struct making {
+  const ull__sequences *s;
+  ull__kept_writer *writer;
+  ull__piece window[ULL__PACKING_WINDOW];
+  size_t count;
+  uint32_t bin[ULL__PACKING_WINDOW];
+  uint64_t starts[DOCUMENT_PART + 1];
+  uint64_t sequences, pieces, inputs;
+} making;
+
+static ull_status put_sequence(making *m) {
+  m->sequences++;
+  return ull__kept_write(m->writer, SECTION_FIRST, &m->pieces, sizeof m->pieces);
+}
+
+static ull_status put_piece(making *m, const ull__piece *piece) {
+  m->pieces++;
+  m->inputs += piece->length;
+  return ull__kept_write(m->writer, SECTION_PIECES, piece, sizeof *piece);
+}
+
+/* Pieces of a bin one after another, in their own order: a counting sort by bin. */
+static ull_status put_bins(making *m, size_t bins) {
+  uint32_t *begin = ull__alloc(bins + 1, sizeof *begin);
+  uint32_t *order = ull__alloc(m->count, sizeof *order);
+  ull_status status = begin && order ? ULL_OK : ULL_ERROR_OUT_OF_MEMORY;
+  if (status == ULL_OK) {
+    for (size_t i = 0; i < m->count; i++) begin[m->bin[i] + 1]++;
+    for (size_t b = 0; b < bins; b++) begin[b + 1] += begin[b];
+    for (size_t i = 0; i < m->count; i++) order[begin[m->bin[i]]++] = (uint32_t)i;
+  }
+  for (size_t i = 0; i < m->count && status == ULL_OK; i++) {
+    bool is_first = i == 0 || m->bin[order[i]] != m->bin[order[i - 1]];
+    if (is_first) status = put_sequence(m);
+    if (status == ULL_OK) status = put_piece(m, &m->window[order[i]]);
+  }
+  ull__free(begin);
+  ull__free(order);
+  return status;
+}
+
+static ull_status pack_window(making *m) {
+  size_t bins;
+  if (m->count == 0) return ULL_OK;
+  ULL__TRY(ull__pack_pieces(m->window, m->count, m->s->length, m->bin, &bins));
+  ULL__TRY(put_bins(m, bins));
+  m->count = 0;
+  return ULL_OK;
+}
+
+static ull_status has_target(const ull__token_stream *stream, const ull__piece *piece, bool *out) {
+  int64_t targets[LOOK_PART];
+  *out = !stream->has_masks;
+  for (uint64_t at = 0; at < piece->length && !*out; at += LOOK_PART) {
+    uint64_t left = piece->length - at, part = left < LOOK_PART ? left : LOOK_PART;
+    ULL__TRY(ull__token_stream_read(stream, piece->start + at + 1, part, true, targets));
+    for (uint64_t i = 0; i < part; i++) *out |= targets[i] != ULL__IGNORED_TARGET;
+  }
+  return ULL_OK;
+}
+
+static ull_status take_piece(making *m, const ull__piece *piece) {
+  bool counts;
+  ULL__TRY(has_target(m->s->stream, piece, &counts));
+  if (!counts) return ULL_OK;
+  if (m->s->mode == ULL__SEQUENCES_DOCUMENTS) {
+    ULL__TRY(put_sequence(m));
+    return put_piece(m, piece);
+  }
+  m->window[m->count++] = *piece;
+  return m->count == ULL__PACKING_WINDOW ? pack_window(m) : ULL_OK;
+}
+
+static ull_status take_document(making *m, uint64_t begin, uint64_t end) {
+  uint64_t length = (uint64_t)m->s->length;
+  if (end > m->s->stream->count || begin > end)
+    return ULL__FAIL(ULL_ERROR_DATA, "%s: is damaged", m->s->stream->kept.file.path);
+  for (uint64_t at = begin; at + 1 < end; at += length) {
+    uint64_t left = end - 1 - at;
+    const ull__piece piece = {at, left < length ? left : length};
+    ULL__TRY(take_piece(m, &piece));
+    if (m->s->mode == ULL__SEQUENCES_DOCUMENTS) break;
+  }
+  return ULL_OK;
+}
+
+static ull_status take_documents(making *m) {
+  uint64_t documents = m->s->stream->documents;
+  for (uint64_t at = 0; at < documents; at += DOCUMENT_PART) {
+    uint64_t part = documents - at < DOCUMENT_PART ? documents - at : DOCUMENT_PART;
+    ULL__TRY(ull__token_stream_documents(m->s->stream, at, part, m->starts));
+    for (uint64_t i = 0; i < part; i++) ULL__TRY(take_document(m, m->starts[i], m->starts[i + 1]));
+  }
+  return pack_window(m);
+}
+
+static ull_status make(void *context, ull__kept_writer *writer,
+                       uint64_t numbers[ULL__KEPT_NUMBERS]) {
+  making *m = ull__alloc(1, sizeof *m);
+  if (m == NULL) return ULL_ERROR_OUT_OF_MEMORY;
+  m->s = context;
+  m->writer = writer;
+  ull_status status = take_documents(m);
+  if (status == ULL_OK)
+    status = ull__kept_write(writer, SECTION_FIRST, &m->pieces, sizeof m->pieces);
+  numbers[NUMBER_SEQUENCES] = m->sequences;
+  numbers[NUMBER_PIECES] = m->pieces;
+  numbers[NUMBER_INPUTS] = m->inputs;
+  ull__free(m);
+  return status;
+}
+
+/* ---- opening ---- */
+
+static ull_status open_pieces(ull__sequences *s) {
+  struct {
+    ull__stamp stamp;
+    uint64_t checksum, length, mode;
+  } key = {s->stream->kept.header.stamp, s->stream->kept.header.checksum, (uint64_t)s->length,
+           (uint64_t)s->mode};
+  const ull__kept_maker maker = {.make = make,
+                                 .context = s,
+                                 .kind = "sequences",
+                                 .key = &key,
+                                 .key_bytes = sizeof key,
+                                 .version = VERSION,
+                                 .stamp = s->stream->kept.header.stamp};
+  ULL__TRY(ull__kept_open(&maker, &s->kept));
+  const uint64_t *numbers = s->kept.header.numbers;
+  s->count = numbers[NUMBER_SEQUENCES];
+  s->pieces = numbers[NUMBER_PIECES];
+  s->inputs = numbers[NUMBER_INPUTS];
+  return ULL_OK;
+}
+
+ull_status ull__sequences_open(const ull__token_stream *stream, ull__sequence_mode mode,
+                               int64_t length, ull__sequences *out) {
+  *out = (ull__sequences){
+      .stream = stream, .mode = mode, .length = length, .kept.file.descriptor = -1};
+  if (mode != ULL__SEQUENCES_BLOCKS) return open_pieces(out);
+  out->count = stream->count > 0 ? (stream->count - 1) / (uint64_t)length : 0;
+  out->pieces = out->count;
+  out->inputs = out->count * (uint64_t)length;
+  return ULL_OK;
+}
+
+void ull__sequences_close(ull__sequences *s) {
+  ull__kept_close(&s->kept);
+}
+
+/* ---- reading ---- */
+
+static void count_up(int64_t *to, int64_t count) {
+  for (int64_t i = 0; i < count; i++) to[i] = i;
+}
+
+static void repeat(int64_t *to, int64_t count, int64_t value) {
+  for (int64_t i = 0; i < count; i++) to[i] = value;
+}
+
+static ull_status read_piece(const ull__sequences *s, const ull__piece *piece, int64_t number,
+                             ull__sequence_array array, int64_t *to) {
+  bool as_targets = array == ULL__SEQUENCE_TARGETS;
+  if (array == ULL__SEQUENCE_POSITIONS) {
+    count_up(to, (int64_t)piece->length);
+  } else if (array == ULL__SEQUENCE_DOCUMENTS) {
+    repeat(to, (int64_t)piece->length, number);
+  } else {
+    return ull__token_stream_read(s->stream, piece->start + as_targets, piece->length, as_targets,
+                                  to);
+  }
+  return ULL_OK;
+}
+
+static void fill_up(const ull__sequences *s, int64_t number, ull__sequence_array array, int64_t *to,
+                    int64_t count) {
+  if (array == ULL__SEQUENCE_POSITIONS) count_up(to, count);
+  if (array == ULL__SEQUENCE_DOCUMENTS) repeat(to, count, number);
+  if (array == ULL__SEQUENCE_TARGETS) repeat(to, count, ULL__IGNORED_TARGET);
+  if (array == ULL__SEQUENCE_INPUTS)
+    repeat(to, count, s->stream->eot <= s->stream->most ? (int64_t)s->stream->eot : 0);
+}
+
+static ull_status damaged(const ull__sequences *s) {
+  ULL__FAIL(ULL_ERROR_DATA, "%s: is damaged", s->kept.file.path);
+  ull__error_holder("%s", s->kept.file.path);
+  return ull__error_change("remove the file: it is made anew");
+}
+
+static ull_status read_pieces(const ull__sequences *s, uint64_t index, ull__sequence_array array,
+                              int64_t *to) {
+  uint64_t range[2];
+  int64_t used = 0, number = 0;
+  ull__piece pieces[PIECE_PART];
+  ULL__TRY(ull__kept_read(&s->kept, SECTION_FIRST, index * sizeof *range, range, sizeof range));
+  for (uint64_t at = range[0]; at < range[1]; at += PIECE_PART) {
+    uint64_t part = range[1] - at < PIECE_PART ? range[1] - at : PIECE_PART;
+    if (at >= s->pieces) return damaged(s);
+    ULL__TRY(ull__kept_read(&s->kept, SECTION_PIECES, at * sizeof *pieces, pieces,
+                            (size_t)part * sizeof *pieces));
+    for (uint64_t i = 0; i < part; i++) {
+      if (pieces[i].length > (uint64_t)(s->length - used)) return damaged(s);
+      ULL__TRY(read_piece(s, &pieces[i], number++, array, to + used));
+      used += (int64_t)pieces[i].length;
+    }
+  }
+  fill_up(s, number, array, to + used, s->length - used);
+  return ULL_OK;
+}
+
+ull_status ull__sequences_read(const ull__sequences *s, uint64_t index, ull__sequence_array array,
+                               int64_t *to) {
+  if (s->mode != ULL__SEQUENCES_BLOCKS) return read_pieces(s, index, array, to);
+  const ull__piece whole = {index * (uint64_t)s->length, (uint64_t)s->length};
+  return read_piece(s, &whole, 0, array, to);
+}
