@@ -197,6 +197,12 @@ const ull__option ull__options[] = {
             "are bad"),
     CHOICE("mode", "eval|train", "train", DATA, BIT(DATA), "how samples are prepared"),
     INTEGER("size", "N", 1, 65536, NULL, DATA, BIT(DATA), "side of the prepared images"),
+    CHOICE("dtype", "float32|float16|bfloat16|uint8", "float32", DATA, BIT(DATA), "elements of "
+           "prepared images; uint8 is not normalised"),
+    CHOICE("layout", "nchw|nhwc", "nchw", DATA, BIT(DATA), "order of the axes of prepared images"),
+    CHOICE("shuffle", "auto|true|false", "auto", DATA, BIT(DATA), "take samples in a random order; "
+           "auto: where --mode is train"),
+    FLAG("drop-last", DATA, BIT(DATA), "leave out the last, smaller batch of an epoch"),
     INTEGER("rank", "R", 0, 65535, "0", DATA, BIT(DATA), "this part of a divided source"),
     INTEGER("world-size", "W", 1, 65536, "1", DATA, BIT(DATA), "parts of a divided source"),
     INTEGER("start-batch", "B", 0, MANY, "0", DATA, BIT(DATA), "first batch"),

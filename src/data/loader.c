@@ -175,21 +175,20 @@ void ull_loader_destroy(ull_loader *loader) {
   give_block(&options, loader->block, loader->layout.total_bytes);
 }
 
-static void wait_for_slot(ull_loader *loader, ull__slot *slot) {
+static void wait_for_next(ull_loader *loader) {
   if (loader->options.workers == 0) {
     ull__loader_fill_inline(loader);
     return;
   }
-  while (!ull__slot_is_ready(slot, loader->next_sequence) && loader->live_workers > 0) {
+  while (!ull__loader_is_ready(loader, loader->next_sequence) && loader->live_workers > 0) {
     pthread_cond_wait(&loader->ready, &loader->mutex);
   }
 }
 
-/* Whether the slot that is due may be lent. */
+/* Whether the slot that is due may be lent; NULL where it was not even begun. */
 static ull_status judge_slot(const ull_loader *loader, const ull__slot *slot) {
-  bool current = slot->state != ULL__SLOT_FREE && slot->sequence == loader->next_sequence;
-  if (current && slot->failed) return ull__error_restore(&slot->error);
-  if (!ull__slot_is_ready(slot, loader->next_sequence)) {
+  if (slot != NULL && slot->failed) return ull__error_restore(&slot->error);
+  if (slot == NULL || slot->state != ULL__SLOT_READY) {
     if (loader->death.status != ULL_OK) return ull__error_restore(&loader->death);
     return ULL__FAIL(ULL_ERROR_INTERNAL, "no loader thread is left");
   }
@@ -230,21 +229,26 @@ static void follow_pace(ull_loader *loader, uint64_t now, uint64_t samples) {
   if (loader->wanted_workers > before_workers) pthread_cond_broadcast(&loader->work);
 }
 
+static bool all_lent(const ull_loader *loader) {
+  for (int i = 0; i < loader->options.prefetch; i++)
+    if (loader->slots[i].state != ULL__SLOT_LENT) return false;
+  return true;
+}
+
 static ull_status next_locked(ull_loader *loader, const ull_batch **batch) {
   ull__order_batch place;
   if (!ull__order_batch_at(&loader->order, loader->next_sequence, &place)) return ULL_OK;
-  ull__slot *slot = ull__loader_slot(loader, loader->next_sequence);
-  if (slot->state == ULL__SLOT_LENT) {
-    return ULL__FAIL(
-        ULL_ERROR_INVALID,
-        "the oldest of %d batch slots is still on loan; release it before the next batch",
-        loader->options.prefetch);
+  if (all_lent(loader)) {
+    return ULL__FAIL(ULL_ERROR_INVALID,
+                     "all %d batch slots are on loan; release one before the next batch",
+                     loader->options.prefetch);
   }
   uint64_t wait_ns = 0, start_ns = ull__clock_now_ns();
-  if (!ull__slot_is_ready(slot, loader->next_sequence)) {
-    wait_for_slot(loader, slot);
+  if (!ull__loader_is_ready(loader, loader->next_sequence)) {
+    wait_for_next(loader);
     wait_ns = ull__clock_now_ns() - start_ns;
   }
+  ull__slot *slot = ull__loader_slot(loader, loader->next_sequence);
   ULL__TRY(judge_slot(loader, slot));
   lend(loader, slot, wait_ns);
   follow_pace(loader, start_ns, slot->place.samples);

@@ -132,6 +132,7 @@ struct ull_loader {
   int wanted_workers; /* no more are to run; all where the pace is not measured */
   int watching;       /* threads standing by that wait for a claim to begin */
   bool stopping, paused;
+  ull__slot *claim_slot; /* of claim_sequence, where claim_sample is above 0 or was just begun */
   uint64_t claim_sequence, claim_sample;
   uint64_t next_sequence;
   uint64_t sample_ns; /* what a sample takes a thread: a moving average; 0 = unknown */
@@ -226,8 +227,9 @@ void ull__loader_stop_workers(ull_loader *loader);
  * threads). */
 void ull__loader_fill_inline(ull_loader *loader);
 
+/* The slot in which that batch is or is being filled; NULL where it is not begun, or lent. */
 ull__slot *ull__loader_slot(ull_loader *loader, uint64_t sequence);
-bool ull__slot_is_ready(const ull__slot *slot, uint64_t sequence);
+bool ull__loader_is_ready(ull_loader *loader, uint64_t sequence);
 
 /* The sample that place `place` of a slot asks for. */
 uint64_t ull__loader_asked(const ull_loader *loader, const ull__slot *slot, uint64_t place);

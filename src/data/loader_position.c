@@ -24,24 +24,18 @@ ull_loader_position ull_loader_get_position(const ull_loader *loader) {
   return (ull_loader_position){.epoch = epoch, .batch = position / loader->order.global_size};
 }
 
+/* Batches on loan stay what they are. */
 void ull__loader_restart(ull_loader *loader) {
-  for (int i = 0; i < loader->options.prefetch; i++) loader->slots[i].state = ULL__SLOT_FREE;
+  for (int i = 0; i < loader->options.prefetch; i++) {
+    ull__slot *slot = &loader->slots[i];
+    if (slot->state != ULL__SLOT_LENT) slot->state = ULL__SLOT_FREE;
+  }
   loader->claim_sequence = loader->next_sequence = 0;
   loader->claim_sample = 0;
 }
 
-static bool any_lent(const ull_loader *loader) {
-  for (int i = 0; i < loader->options.prefetch; i++) {
-    if (loader->slots[i].state == ULL__SLOT_LENT) return true;
-  }
-  return false;
-}
-
 /* With the mutex held. */
 static ull_status move_locked(ull_loader *loader, uint64_t epoch, uint64_t position) {
-  if (any_lent(loader)) {
-    return ULL__FAIL(ULL_ERROR_INVALID, "a batch is on loan; release it before moving");
-  }
   ull__order order = loader->order;
   ULL__TRY(ull__order_move(&order, epoch, position));
   loader->paused = true;

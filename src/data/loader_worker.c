@@ -20,11 +20,24 @@ enum { CLAIMS_PER_WORKER = 4, STACK_BYTES = 512 * 1024, LATE_SAMPLES = 2, AVERAG
 #define LEAST_LATE_NS ((uint64_t)1000000)
 
 ull__slot *ull__loader_slot(ull_loader *loader, uint64_t sequence) {
-  return &loader->slots[sequence % (uint64_t)loader->options.prefetch];
+  for (int i = 0; i < loader->options.prefetch; i++) {
+    ull__slot *slot = &loader->slots[i];
+    bool in_ring = slot->state == ULL__SLOT_FILLING || slot->state == ULL__SLOT_READY;
+    if (in_ring && slot->sequence == sequence) return slot;
+  }
+  return NULL;
 }
 
-bool ull__slot_is_ready(const ull__slot *slot, uint64_t sequence) {
-  return slot->state == ULL__SLOT_READY && slot->sequence == sequence;
+bool ull__loader_is_ready(ull_loader *loader, uint64_t sequence) {
+  const ull__slot *slot = ull__loader_slot(loader, sequence);
+  return slot != NULL && slot->state == ULL__SLOT_READY;
+}
+
+/* The first one, so that as little memory is touched as can be. NULL where there is none. */
+static ull__slot *find_free(ull_loader *loader) {
+  for (int i = 0; i < loader->options.prefetch; i++)
+    if (loader->slots[i].state == ULL__SLOT_FREE) return &loader->slots[i];
+  return NULL;
 }
 
 static void begin_slot(ull_loader *loader, ull__slot *slot, uint64_t sequence,
@@ -41,9 +54,7 @@ static void begin_slot(ull_loader *loader, ull__slot *slot, uint64_t sequence,
   slot->batch.step = place->epoch * ull__order_batches_per_epoch(&loader->order) + place->batch;
   slot->batch.samples = place->samples;
   slot->batch.skipped = 0;
-  uint64_t used = sequence + 1 < (uint64_t)loader->options.prefetch
-                      ? sequence + 1
-                      : (uint64_t)loader->options.prefetch;
+  uint64_t used = (uint64_t)(slot - loader->slots) + 1;
   if (used > loader->used_slots) loader->used_slots = used;
 }
 
@@ -56,15 +67,16 @@ static uint64_t claim_size(const ull_loader *loader, uint64_t samples) {
 /* A batch without samples (of a rank that gets nothing of a short global batch) is ready at once.
  */
 static bool begin_next(ull_loader *loader) {
-  ull__slot *slot = ull__loader_slot(loader, loader->claim_sequence);
+  ull__slot *slot;
   ull__order_batch place;
-  while (slot->state == ULL__SLOT_FREE &&
+  while ((slot = find_free(loader)) != NULL &&
          ull__order_batch_at(&loader->order, loader->claim_sequence, &place)) {
     begin_slot(loader, slot, loader->claim_sequence, &place);
+    loader->claim_slot = slot;
     if (place.samples > 0) return true;
     slot->state = ULL__SLOT_READY;
+    loader->claim_sequence++;
     pthread_cond_broadcast(&loader->ready);
-    slot = ull__loader_slot(loader, ++loader->claim_sequence);
   }
   return false;
 }
@@ -72,7 +84,7 @@ static bool begin_next(ull_loader *loader) {
 bool ull__loader_claim(ull_loader *loader, ull__claim *claim) {
   if (loader->paused) return false;
   if (loader->claim_sample == 0 && !begin_next(loader)) return false;
-  ull__slot *slot = ull__loader_slot(loader, loader->claim_sequence);
+  ull__slot *slot = loader->claim_slot;
   uint64_t samples = slot->place.samples, left = samples - loader->claim_sample;
   uint64_t run = claim_size(loader, samples);
   *claim =
@@ -287,10 +299,10 @@ static void *run_standby(void *argument) {
 }
 
 void ull__loader_fill_inline(ull_loader *loader) {
-  ull__slot *slot = ull__loader_slot(loader, loader->next_sequence);
   ull__claim claim;
   ull__outcome outcome;
-  while (!ull__slot_is_ready(slot, loader->next_sequence) && ull__loader_claim(loader, &claim)) {
+  while (!ull__loader_is_ready(loader, loader->next_sequence) &&
+         ull__loader_claim(loader, &claim)) {
     ull__loader_work(loader, &loader->workers[0], &claim, &outcome);
   }
 }

@@ -199,7 +199,7 @@ static void augment_texts(void **state) {
       {"crop:12", "crop 12 (zero)"},
   };
   static const char *const bad[] = {"",           "crop:", "crop:0", "crop:-3",       "crop:4:wrap",
-                                    "crop,,flip", "flip,", "mixup",  "crop:4:zero:1", "crop:99999",
+                                    "crop,,flip", "flip,", "mixed",  "crop:4:zero:1", "crop:99999",
                                     "cropx"};
   ull_augment augment;
   char text[64];

@@ -109,11 +109,12 @@ static void orders_are_permutations_by_window(void **state) {
   static uint64_t orders[3][COUNT];
   static const uint64_t keys[3] = {1, 2, 1};
   for (int k = 0; k < 3; k++) {
-    uint8_t seen[COUNT] = {0};
+    static uint8_t seen[COUNT];
+    memset(seen, 0, sizeof seen);
     for (uint64_t p = 0; p < COUNT; p++) {
       uint64_t sample = source->kind->order(source, keys[k], p);
-      assert_true(sample < COUNT && !seen[sample]);
-      seen[sample] = 1;
+      assert_in_range(sample, 0, COUNT - 1);
+      assert_int_equal(seen[sample]++, 0);
       orders[k][p] = sample;
       /* A shard is finished before the next one begins. */
       assert_int_equal(sample / IN_SHARD, orders[k][p / IN_SHARD * IN_SHARD] / IN_SHARD);

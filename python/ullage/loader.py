@@ -1,0 +1,274 @@
+"""DataLoader: batches out of the C library's ring, without a copy."""
+
+import ctypes
+import functools
+import weakref
+
+from . import _library
+from .dlpack import Tensor
+
+OUTPUTS = ("numpy", "dlpack")
+
+
+class UllageError(RuntimeError):
+    """What the library reports. `status` is its name, such as "data"; `holder` what it is about and
+    `change` what would help, either may be empty."""
+
+    def __init__(self, status, message, holder="", change=""):
+        super().__init__(f"{message} (try: {change})" if change else message)
+        self.status, self.message, self.holder, self.change = status, message, holder, change
+
+
+@functools.cache
+def library():
+    return _library.load()
+
+
+def _check(status):
+    if status == 0:
+        return
+    error = library().ull_error_last().contents
+    raise UllageError(
+        library().ull_status_name(status).decode(),
+        error.message.decode(errors="replace"),
+        error.holder.decode(errors="replace"),
+        error.change.decode(errors="replace"),
+    )
+
+
+class _Stream:
+    """The C stream; closed when nothing refers to it any more, batches on loan included."""
+
+    def __init__(self, source, settings):
+        self.handle = None
+        texts = [f"{name}={value}".encode() for name, value in settings.items()]
+        handle = ctypes.c_void_p()
+        array = (ctypes.c_char_p * max(len(texts), 1))(*texts)
+        source = source.encode(errors="surrogateescape") if isinstance(source, str) else source
+        _check(library().ull_stream_open(source, array, len(texts), ctypes.byref(handle)))
+        self.handle = handle.value
+        self.loader = library().ull_stream_loader(self.handle)
+        self.loans = 0
+
+    def __del__(self):
+        if self.handle:
+            library().ull_stream_close(self.handle)
+
+
+class _Loan:
+    """One batch slot on loan; goes back when the last array over it is gone."""
+
+    def __init__(self, stream, batch):
+        self.stream, self.batch = stream, batch
+        stream.loans += 1
+
+    def __del__(self):
+        self.stream.loans -= 1
+        library().ull_loader_release(self.stream.loader, self.batch)
+
+
+class Batch(tuple):
+    """The arrays of a batch, inputs before targets, with where they come from:
+
+    names         of the arrays
+    samples       how many there are
+    sample_index  numbers of the samples in the source
+    verdicts      of the samples that were asked for: "ok", "repaired", ...
+    epoch, batch  from 0
+    replaced      samples that stand in for bad ones
+    wait_seconds  how long the loop waited for this batch
+    mix           (lambda, distance) of mixup and cutmix: sample i is lambda of itself and the rest of
+                  sample (i + distance) % samples; (1.0, 0) where nothing is mixed
+    """
+
+
+def _describe(batch, fields, arrays, names):
+    result = Batch(arrays)
+    count = fields.samples
+    result.names, result.samples = names, count
+    result.sample_index = fields.sample_index[:count]
+    result.verdicts = [_library.VERDICTS[code] for code in fields.verdict[:count]]
+    result.epoch, result.batch = fields.epoch, fields.batch
+    result.mix = (fields.mix_lambda, fields.mix_distance)
+    result.replaced, result.wait_seconds = fields.replaced, fields.wait_ns * 1e-9
+    return result
+
+
+class DataLoader:
+    """Batches of a source, endlessly often.
+
+    source      a folder of photos (class folders, train/ and val/), or any SRC of the command line:
+                "tar:shards/*.tar", "csv:list.csv", "cifar:DIR", "idx:DIR", "tokens:FILE", ...
+    batch_size  samples of this rank in a batch
+    size        side of the square pictures; needed for pictures
+    seed        of order and random changes
+    train       True: shuffled, random-resized-crop and flip. False: in order, resize and centre crop
+    shuffle     None: as `train` says
+    augment     as --augment says, such as "rrc,flip,randaugment"; None: as `train` says
+    normalize   "auto", "none" or "MEAN:STD"
+    dtype       of pictures: "float32", "float16", "uint8"
+    layout      "nchw" or "nhwc"
+    drop_last   leave out the last, smaller batch of an epoch
+    workers     threads; None: what suits this machine
+    prefetch    batch slots; None: what suits the batch. Batches that are kept hold their slots
+    memory      budget such as "256MiB"; None: the slots' needs and the usual for threads
+    on_bad      "replace", "skip" or "fail"; max_bad stops a run in which more are bad
+    rank, world_size  this process' part of global batches of batch_size * world_size samples
+    output      "numpy", or "dlpack" for objects that torch.from_dlpack and others take
+    copy        True: arrays of their own instead of views into the ring
+
+    Iterating yields one epoch as Batch tuples, (images, labels) for a folder; the next loop is the
+    next epoch, also where a loop ended early. After load_state_dict the first loop is the rest of
+    that epoch. Arrays are views into the loader's memory and stay valid as
+    long as they are kept; where a loop keeps more batches than the ring can spare, it gets copies.
+    One thread at a time may iterate.
+    """
+
+    def __init__(
+        self,
+        source,
+        batch_size=64,
+        size=None,
+        seed=0,
+        *,
+        train=True,
+        shuffle=None,
+        augment=None,
+        normalize="auto",
+        dtype="float32",
+        layout="nchw",
+        drop_last=False,
+        workers=None,
+        prefetch=None,
+        memory=None,
+        on_bad="replace",
+        max_bad=None,
+        rank=0,
+        world_size=1,
+        output="numpy",
+        copy=False,
+    ):
+        if output not in OUTPUTS:
+            raise ValueError(f"output is {output!r}; one of {', '.join(OUTPUTS)}")
+        settings = {
+            "batch-size": batch_size,
+            "size": size,
+            "seed": seed,
+            "mode": "train" if train else "eval",
+            "shuffle": None if shuffle is None else str(bool(shuffle)).lower(),
+            "augment": augment,
+            "normalize": normalize,
+            "dtype": dtype,
+            "layout": layout,
+            "drop-last": str(bool(drop_last)).lower(),
+            "workers": workers,
+            "prefetch": prefetch,
+            "loader-memory": memory,
+            "on-bad": on_bad,
+            "max-bad": max_bad,
+            "rank": rank,
+            "world-size": world_size,
+        }
+        settings = {name: value for name, value in settings.items() if value is not None}
+        self._stream = _Stream(source, settings)
+        self._output, self._copy = output, copy
+        self._begun = False  # batches of the current epoch went to a loop that may have ended early
+
+    # ---- what it is ----
+
+    def __len__(self):
+        """Batches of an epoch."""
+        return library().ull_loader_batches_per_epoch(self._stream.loader)
+
+    @property
+    def samples(self):
+        """Samples of the source, all ranks together."""
+        return library().ull_stream_samples(self._stream.handle)
+
+    @property
+    def bound_bytes(self):
+        """The memory this loader keeps within."""
+        return library().ull_stream_bound_bytes(self._stream.handle)
+
+    @property
+    def classes(self):
+        """Names of the classes, in the order of their numbers; empty where there are none."""
+        handle = self._stream.handle
+        count = library().ull_stream_class_count(handle)
+        names = (library().ull_stream_class_name(handle, number) for number in range(count))
+        return [name.decode(errors="surrogateescape") for name in names]
+
+    @property
+    def epoch(self):
+        """The epoch of the next batch, from 0."""
+        return library().ull_loader_get_position(self._stream.loader).epoch
+
+    def sample_name(self, sample):
+        """The path, or another name, of a sample."""
+        buffer = ctypes.create_string_buffer(4096)
+        library().ull_stream_sample_name(self._stream.handle, sample, buffer, len(buffer))
+        return buffer.value.decode(errors="surrogateescape")
+
+    def __repr__(self):
+        text = library().ull_stream_describe(self._stream.handle)
+        return f"ullage.DataLoader({text.decode(errors='replace')})"
+
+    # ---- batches ----
+
+    def __iter__(self):
+        if self._begun:
+            self._move(self.epoch + 1)
+        epoch, self._begun = self.epoch, True
+        while self.epoch == epoch:
+            yield self._next()
+        self._begun = False
+
+    def _move(self, epoch):
+        position = _library.Position(epoch, 0)
+        _check(library().ull_loader_set_position(self._stream.loader, position))
+
+    def _next(self):
+        stream, batch = self._stream, ctypes.POINTER(_library.Batch)()
+        _check(library().ull_loader_next(stream.loader, ctypes.byref(batch)))
+        loan = _Loan(stream, batch)
+        fields = batch.contents
+        count = range(fields.array_count)
+        copies = self._copy or stream.loans >= self._slots
+        arrays = [self._wrap(fields.arrays[i], loan, copies) for i in count]
+        return _describe(batch, fields, arrays, [fields.arrays[i].name.decode() for i in count])
+
+    @functools.cached_property
+    def _slots(self):
+        """Batches that may be on loan before views turn into copies: one slot stays the ring's."""
+        return max(library().ull_stream_slots(self._stream.handle) - 1, 1)
+
+    def _wrap(self, array, loan, copies):
+        shape = tuple(array.shape[: array.rank])
+        dtype = _library.DTYPES[array.dtype]
+        memory = (ctypes.c_uint8 * array.bytes).from_address(array.data)
+        if copies:
+            memory = (ctypes.c_uint8 * array.bytes).from_buffer_copy(memory)
+        else:
+            memory.loan = loan  # lives as long as anything over this memory does
+        if self._output == "dlpack" or dtype is None:
+            return Tensor(ctypes.addressof(memory), dtype or "bfloat16", shape, memory)
+        import numpy
+
+        return numpy.frombuffer(memory, dtype=dtype).reshape(shape)
+
+    # ---- position ----
+
+    def state_dict(self):
+        """Where the stream is: at the batch that the next step of the loop gets. Goes on with
+        another batch size, number of ranks, threads or slots."""
+        state = library().ull_loader_get_state(self._stream.loader)
+        return {"ullage": bytes(state).hex()}
+
+    def load_state_dict(self, state):
+        """Continues where state_dict was taken, at once."""
+        raw = bytes.fromhex(state["ullage"])
+        if len(raw) != ctypes.sizeof(_library.State):
+            raise ValueError(f"a state of {len(raw)} bytes; {ctypes.sizeof(_library.State)} expected")
+        value = _library.State.from_buffer_copy(raw)
+        _check(library().ull_loader_set_state(self._stream.loader, ctypes.byref(value)))
+        self._begun = False
