@@ -8,6 +8,8 @@
 
 enum { SIGNATURE = 8, HEAD = 8, TAIL = 4, FRAME = HEAD + TAIL, MOST_METADATA = 64 << 10 };
 
+static const char cut_behind[] = "the file ends early, behind the pixels";
+
 static uint32_t read32(const uint8_t *bytes) {
   return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
 }
@@ -184,8 +186,7 @@ ull_status ull__png_feed_finish(ull__png_feed *feed) {
     ULL__TRY(enter(feed));
     if (!feed->ended) ULL__TRY(pass_over(feed));
   }
-  if (feed->ended)
-    ull__image_note(feed->info, ULL_VERDICT_WARNED, "the file ends early, behind the pixels");
+  if (feed->ended) ull__image_note(feed->info, ULL_VERDICT_WARNED, cut_behind);
   return ULL_OK;
 }
 
@@ -204,7 +205,9 @@ ull_status ull__png_find_end(ull__png_feed *feed) {
     ULL__TRY(enter(feed));
     feed->at += FRAME + feed->length;
   }
-  if (feed->ended || feed->at > bytes)
+  if (feed->ended)
     ull__image_note(feed->info, ULL_VERDICT_TRUNCATED, "premature end of file");
+  else if (feed->at > bytes)
+    ull__image_note(feed->info, ULL_VERDICT_WARNED, cut_behind);
   return ULL_OK;
 }
