@@ -27,6 +27,20 @@ static ull_status needed_bytes(const ull_loader_options *options, ull_loader_bou
   return ULL_OK;
 }
 
+/* The region of a budget, and what a thread may have so that it is no more than the region: neither
+ * depends on the number of threads. */
+static uint64_t large_part(uint64_t budget_bytes) {
+  uint64_t least = ull__image_fixed_bytes() + LEAST_THREAD_BYTES;
+  return budget_bytes / 4 > least ? budget_bytes / 4 : least;
+}
+
+static uint64_t thread_part(uint64_t large_bytes) {
+  uint64_t fixed = ull__image_fixed_bytes();
+  uint64_t most =
+      large_bytes > fixed + LEAST_THREAD_BYTES ? large_bytes - fixed : LEAST_THREAD_BYTES;
+  return most < MOST_THREAD_BYTES ? most : MOST_THREAD_BYTES;
+}
+
 /* One step towards less memory; false where there is none left. */
 static bool shrink(ull_loader_options *options, const ull_loader_bound *bound, int least_slots) {
   bool pictures = bound->large_bytes > 0;
@@ -34,7 +48,9 @@ static bool shrink(ull_loader_options *options, const ull_loader_bound *bound, i
   if (options->prefetch > least_slots) {
     options->prefetch--;
   } else if (pictures && options->thread_bytes > LEAST_THREAD_BYTES) {
-    options->thread_bytes /= 2;
+    options->thread_bytes = options->thread_bytes / 2 > LEAST_THREAD_BYTES
+                                ? options->thread_bytes / 2
+                                : LEAST_THREAD_BYTES;
   } else if (options->workers > 0 && standby > 0) {
     options->standby = standby > 1 ? standby - 1 : ULL_STANDBY_NONE;
   } else if (options->workers > 1) {
@@ -64,7 +80,7 @@ static uint64_t least_budget(const ull_loader_options *options, const ull_loader
   for (uint64_t budget = rest + rest / 3;; budget += 4096) {
     ull_loader_bound needed;
     uint64_t wanted;
-    larger.large_bytes = budget / 4;
+    larger.large_bytes = large_part(budget);
     if (needed_bytes(&larger, &needed, &wanted) != ULL_OK || wanted <= budget) return budget;
   }
 }
@@ -75,8 +91,8 @@ ull_status ull_loader_fit(ull_loader_options *options, uint64_t budget_bytes) {
   uint64_t bytes;
   int least_slots = options->prefetch < LEAST_SLOTS ? options->prefetch : LEAST_SLOTS;
   bool divides = ull__loader_has_pictures(options) && options->large_bytes == 0;
-  if (divides) smaller.large_bytes = budget_bytes / 4 > 0 ? budget_bytes / 4 : 1;
-  if (smaller.thread_bytes == 0) smaller.thread_bytes = MOST_THREAD_BYTES;
+  if (divides) smaller.large_bytes = large_part(budget_bytes);
+  if (smaller.thread_bytes == 0) smaller.thread_bytes = thread_part(smaller.large_bytes);
   ULL__TRY(needed_bytes(&smaller, &bound, &bytes));
   while (bytes > budget_bytes && shrink(&smaller, &bound, least_slots)) {
     ULL__TRY(needed_bytes(&smaller, &bound, &bytes));
