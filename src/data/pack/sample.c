@@ -287,6 +287,8 @@ ull_status ull__pack_sample_make(const ull_source *source, uint64_t number, bool
     ull_error_clear();
     return ULL_OK;
   }
+  if (sample->verdict == ULL_VERDICT_UNREADABLE)
+    return ull__error_change("restore the file, or leave it out with --on-bad skip");
   return status == ULL_OK ? make_elements(source, number, sample) : status;
 }
 
