@@ -1,6 +1,7 @@
 /* Written with libjpeg's compressor. */
 #include "support/jpeg_files.h"
 
+#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,6 +90,58 @@ uint8_t *plain_decode(const uint8_t *bytes, size_t count, int channels, int redu
   jpeg_finish_decompress(&cinfo);
   jpeg_destroy_decompress(&cinfo);
   return pixels;
+}
+
+typedef struct trial {
+  struct jpeg_error_mgr errors;
+  jmp_buf escape;
+  plain_outcome outcome;
+} trial;
+
+static void give_up(j_common_ptr cinfo) {
+  longjmp(((trial *)cinfo->err)->escape, 1);
+}
+
+static void say_nothing(j_common_ptr cinfo) {
+  (void)cinfo;
+}
+
+static void decode_trial(j_decompress_ptr cinfo, plain_outcome *out) {
+  jpeg_read_header(cinfo, TRUE);
+  cinfo->dct_method = JDCT_ISLOW;
+  jpeg_start_decompress(cinfo);
+  out->width = (int)cinfo->output_width;
+  out->height = (int)cinfo->output_height;
+  out->channels = cinfo->out_color_components;
+  size_t row_bytes = (size_t)cinfo->output_width * (size_t)out->channels;
+  out->pixels = malloc(row_bytes * cinfo->output_height);
+  while (cinfo->output_scanline < cinfo->output_height) {
+    JSAMPROW row = out->pixels + row_bytes * cinfo->output_scanline;
+    jpeg_read_scanlines(cinfo, &row, 1);
+  }
+  bool writable = cinfo->out_color_space != JCS_UNKNOWN; /* the program has no file for others */
+  jpeg_finish_decompress(cinfo);
+  out->clean = writable && cinfo->err->num_warnings == 0;
+}
+
+plain_outcome plain_try(const uint8_t *bytes, size_t count) {
+  trial *t = calloc(1, sizeof *t);
+  struct jpeg_decompress_struct cinfo = {.err = jpeg_std_error(&t->errors)};
+  t->errors.error_exit = give_up;
+  t->errors.output_message = say_nothing;
+  if (setjmp(t->escape) == 0) {
+    jpeg_create_decompress(&cinfo);
+    jpeg_mem_src(&cinfo, bytes, (unsigned long)count);
+    decode_trial(&cinfo, &t->outcome);
+  } else {
+    free(t->outcome.pixels);
+    t->outcome.pixels = NULL;
+    t->outcome.clean = false;
+  }
+  jpeg_destroy_decompress(&cinfo);
+  plain_outcome outcome = t->outcome;
+  free(t);
+  return outcome;
 }
 
 static void put(uint8_t *at, int bytes, unsigned value, bool big) {

@@ -25,6 +25,15 @@ uint8_t *make_jpeg(const jpeg_form *form, size_t *count);
 uint8_t *plain_decode(const uint8_t *bytes, size_t count, int channels, int reduction, int *width,
                       int *height);
 
+/* What `djpeg -dct int` would come to: whether it ends without an error and without a warning, and
+ * its pixels (NULL after an error). The caller frees pixels. */
+typedef struct plain_outcome {
+  bool clean;
+  int width, height, channels;
+  uint8_t *pixels;
+} plain_outcome;
+plain_outcome plain_try(const uint8_t *bytes, size_t count);
+
 /* Puts an APP1 segment with EXIF data of this orientation behind the first two bytes. The caller
  * frees. */
 uint8_t *with_orientation(const uint8_t *jpeg, size_t count, int orientation, bool big_endian,

@@ -204,7 +204,8 @@ static void take_rows(ull__jpeg *jpeg, output *out) {
   jpeg->large_used = ULL__JPEG_ROWS * bytes + ULL__SCRATCH_ALIGNMENT;
 }
 
-/* Whether any bit of any coefficient was never sent. */
+/* Whether any bit of any coefficient was never sent. The library then guesses low frequencies from
+ * the blocks around, up to the edges of what is decoded: columns must not be left out. */
 static bool is_incomplete(const struct jpeg_decompress_struct *cinfo) {
   if (!cinfo->progressive_mode || cinfo->coef_bits == NULL) return false;
   for (int c = 0; c < cinfo->num_components; c++)
@@ -242,9 +243,9 @@ static ull_status run(ull__image_reader *reader, ull__jpeg *jpeg, output *out) {
   jpeg->scanning = true;
   cinfo->progress = jpeg_has_multiple_scans(cinfo) ? &jpeg->progress : NULL;
   jpeg_start_decompress(cinfo);
-  if (is_incomplete(cinfo) && jpeg->info->reason[0] == '\0')
-    jpeg->info->reason = "incomplete progression";
-  out->left = crop_columns(cinfo, &out->region);
+  bool incomplete = is_incomplete(cinfo);
+  if (incomplete && jpeg->info->reason[0] == '\0') jpeg->info->reason = "incomplete progression";
+  if (!incomplete) out->left = crop_columns(cinfo, &out->region);
   if (out->region.y > 0) jpeg_skip_scanlines(cinfo, (JDIMENSION)out->region.y);
   ULL__TRY(push_rows(jpeg, out));
   return finish(reader, jpeg);
