@@ -47,9 +47,7 @@ static ull_status unknown_kind(const char *text) {
                              kinds[i]->argument ? ":" : "",
                              kinds[i]->argument ? kinds[i]->argument : "");
   }
-  ULL__FAIL(ULL_ERROR_USAGE, "'%s' is not a data source", text);
-  ull__error_holder("--data %s", text);
-  return ull__error_change("use one of %s", list);
+  return ull__source_refuse(text, list);
 }
 
 static bool is_folder(const char *text) {

@@ -79,6 +79,9 @@ ull_status ull__source_add_encoded(ull_source *source, const char *name, ull_arr
 ull_status ull__source_hold(ull_source *source, const ull_source_options *options, const char *path,
                             uint64_t bytes);
 
+/* Refuses a text that names no source, with what was probably meant; `list`: what there is. */
+ull_status ull__source_refuse(const char *text, const char *list);
+
 /* The files' number of the split's sample. */
 uint64_t ull__source_stored_index(const ull_source *source, uint64_t sample);
 

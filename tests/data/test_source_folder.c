@@ -292,6 +292,15 @@ static void texts_of_refusals(void **state) {
   put_named("a/1.txt");
   assert_int_equal(open_status(root, ULL_SPLIT_TRAIN), ULL_ERROR_DATA);
   assert_int_equal(open_status("/nonexistent/folder", ULL_SPLIT_TRAIN), ULL_ERROR_USAGE);
+  assert_string_equal(ull_error_last()->message, "/nonexistent/folder: there is no such folder");
+  put_file(root, "list.csv", "path,label\n");
+  char text[1200], change[1200];
+  snprintf(text, sizeof text, "%s/list.csv", root);
+  snprintf(change, sizeof change, "--data csv:%s", text);
+  assert_int_equal(open_status(text, ULL_SPLIT_TRAIN), ULL_ERROR_USAGE);
+  assert_string_equal(ull_error_last()->change, change);
+  assert_int_equal(open_status("parquet:x.parquet", ULL_SPLIT_TRAIN), ULL_ERROR_UNSUPPORTED);
+  assert_non_null(strstr(ull_error_last()->change, "use csv:FILE"));
   char deep[1024] = "a";
   for (int i = 0; i < 40; i++) strcat(deep, "/d");
   strcat(deep, "/1.jpg");
