@@ -140,10 +140,17 @@ ull_source_options ull_source_options_default(void);
  * `train/`. `images/` beside `masks/` are pairs of the same name: arrays `image` and `mask`. With
  * pictures alone there is `image` and nothing else. Nothing but names is read before it is needed.
  *
- * `idx:DIR` (train-* for training, t10k-* for evaluation; plain or .gz; arrays `image`
- * [1, H, W] uint8 and `label` uint8), `npz:FILE`, `npy:DIR` (arrays with a common first dimension,
- * C order, little endian float16/32/64, uint8, int32, int64, bool), `synthetic`. The source is the
- * caller's; close it after every loader over it.
+ * `tar:PATTERN`: shards in the manner of WebDataset, plain or packed (gzip, zstd): `image`, `mask`
+ * and others by the names of their fields, `label` int64. `csv:FILE`, `tsv:FILE`: a list of
+ * pictures (`image`, `mask` or `label` int64), or a table (`features` float32 [n], `categories`
+ * int64 [m], `label` int64 or `target` float32). `cifar:DIR`: `image` [3, 32, 32] uint8 and `label`
+ * uint8. `text:FILE`, `tokens:FILE`: int64 [N] `input_ids`, `target`, `positions`, `documents`.
+ * Options follow behind a question mark: "csv:FILE?target=clicked&hash=1000".
+ *
+ * `idx:DIR` (train-* for training, t10k-* for evaluation; plain or .gz; arrays `image` [1, H, W]
+ * uint8 and `label` uint8), `npz:FILE`, `npy:DIR` (arrays with a common first dimension, C order,
+ * little endian float16/32/64, uint8, int32, int64, bool), `callback:NAME` (data_callback.h),
+ * `synthetic`. The source is the caller's; close it after every loader over it.
  *
  * ULL_ERROR_USAGE: no such kind of source. ULL_ERROR_DATA: missing, truncated, damaged or
  * contradictory files; the record names the file and what to do. ULL_ERROR_UNSUPPORTED: a layout or

@@ -121,6 +121,15 @@ static void report(const ull_source *source) {
         source->text, numbers[ULL__FOLDER_LONE_IMAGES], numbers[ULL__FOLDER_LONE_MASKS]);
 }
 
+static void write_note(ull_source *source) {
+  if (kind_of(source->state) == ULL__FOLDER_CLASSES)
+    snprintf(source->note, sizeof source->note, "%" PRIu64 " pictures in %" PRIu64 " classes",
+             source->stored_count, source->class_count);
+  else
+    snprintf(source->note, sizeof source->note, "%" PRIu64 " %s", source->stored_count,
+             kind_of(source->state) == ULL__FOLDER_PAIRS ? "pictures with masks" : "pictures");
+}
+
 static ull_status describe(ull_source *source) {
   folder *folder = source->state;
   const ull__index_header *header = &folder->index.header;
@@ -148,6 +157,7 @@ static ull_status open_folder(ull_source *source, const char *path,
   source->has_evaluation = layout.has_evaluation;
   ULL__TRY(find_index(source, folder, options, &layout));
   ULL__TRY(describe(source));
+  write_note(source);
   report(source);
   return ULL_OK;
 }
