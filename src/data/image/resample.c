@@ -38,6 +38,7 @@ struct ull__resampler {
   uint8_t *narrow;       /* a copy of a row that is shorter than a group of taps; or NULL */
   int y;                 /* of the next source row */
   int next, end;         /* resized rows still to finish */
+  int due;               /* the last source row that `next` needs */
   int64_t store_x;       /* distance of pixels in memory order */
   uint8_t *store_origin; /* of the first in memory order */
 };
@@ -59,13 +60,13 @@ static int resized_height(const ull__resample_spec *spec) {
 }
 
 static ull__axis x_axis(const ull__resample_spec *spec) {
-  return (ull__axis){spec->x0,      spec->x1, spec->left, spec->right, resized_width(spec),
-                     spec->mirror_x};
+  return ull__axis_make(spec->x0, spec->x1, spec->left, spec->right, resized_width(spec),
+                        spec->mirror_x);
 }
 
 static ull__axis y_axis(const ull__resample_spec *spec) {
-  return (ull__axis){spec->y0,      spec->y1, spec->top, spec->bottom, resized_height(spec),
-                     spec->mirror_y};
+  return ull__axis_make(spec->y0, spec->y1, spec->top, spec->bottom, resized_height(spec),
+                        spec->mirror_y);
 }
 
 /* The resized pixel that an output pixel shows, or -1. */
@@ -271,13 +272,11 @@ static void fill_column(const ull__resampler *r, int place, int output, int32_t 
                         int16_t *weights) {
   int row_pixels = r->spec.pixels.width, taps = r->across.groups * ULL__ACROSS_TAPS;
   ull__tap_run run = ull__tap_run_begin(&r->across_axis, output);
-  int begin, count;
-  ull__axis_range(&r->across_axis, output, &begin, &count);
-  begin -= r->spec.pixels.x;
+  int begin = run.first - r->spec.pixels.x;
   int most = row_pixels > taps ? row_pixels - taps : 0, lead = begin > most ? begin - most : 0;
   first[place] = begin - lead;
   int16_t *block = weights + (int64_t)(place / 4) * 4 * taps + place % 4 * ULL__ACROSS_TAPS;
-  for (int tap = lead; tap < lead + count; tap++) {
+  for (int tap = lead; tap < lead + run.count; tap++) {
     block[tap / 4 * 16 + tap % 4] = ull__tap_run_next(&run);
   }
 }
@@ -391,11 +390,11 @@ static void empty_row(const ull__resampler *r, int y) {
 static int prepare_row(ull__resampler *r, int output) {
   if (r->sums != NULL) return 0;
   ull__tap_run run = ull__tap_run_begin(&r->down_axis, output);
-  int first, count;
-  ull__axis_range(&r->down_axis, output, &first, &count);
+  int count = run.count, slot = (run.first - r->need.y) % r->ring_rows;
   for (int tap = 0; tap < count; tap++) {
-    r->rows[tap] = r->ring + (int64_t)((first + tap - r->need.y) % r->ring_rows) * r->row_elements;
+    r->rows[tap] = r->ring + slot * r->row_elements;
     r->weights[tap] = ull__tap_run_next(&run);
+    if (++slot == r->ring_rows) slot = 0;
   }
   if (count % 2 == 0) return count;
   r->rows[count] = r->rows[count - 1];
@@ -424,6 +423,12 @@ static void finish_row(ull__resampler *r, int output, const uint8_t *pixels) {
 
 /* ---- the stream ---- */
 
+static void set_due(ull__resampler *r) {
+  int first, count;
+  range_of(&r->spec, &r->down_axis, r->next, &first, &count);
+  r->due = first + count - 1;
+}
+
 static ull_status check_pixels(ull__resampler *r) {
   const ull__rect *have = &r->spec.pixels, *need = &r->need;
   if (need->x >= have->x && need->y >= have->y && need->x + need->width <= have->x + have->width &&
@@ -449,6 +454,7 @@ static void set_outputs(ull__resampler *r) {
   const ull__resample_spec *spec = &r->spec;
   shown_range(spec->padding, spec->shift_y, spec->height, r->down_axis.outputs, &r->next, &r->end);
   r->opened = r->next;
+  set_due(r);
   r->y = spec->pixels.y;
   for (int y = 0; y < spec->height; y++) {
     if (shown(spec->padding, y + spec->shift_y, r->down_axis.outputs) < 0) empty_row(r, y);
@@ -522,10 +528,10 @@ ull_status ull__resample_row(void *context, int y, const uint8_t *pixels) {
       const int16_t *row = gather_across(r, pixels);
       if (r->sums != NULL) add_row(r, row);
     }
-    for (int first, count; r->next < r->end; r->next++) {
-      range_of(&r->spec, &r->down_axis, r->next, &first, &count);
-      if (first + count - 1 > r->y) break;
+    while (r->next < r->end && r->due <= r->y) {
       finish_row(r, r->next, pixels);
+      r->next++;
+      set_due(r);
     }
   }
   r->y++;

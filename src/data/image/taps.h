@@ -9,13 +9,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Made by ull__axis_make. All numbers are those of the upright picture. */
 typedef struct ull__axis {
-  double from, to;  /* window, as edges in source pixels */
-  double low, high; /* bounds: nothing beyond has weight */
-  int outputs;      /* that the window is cut into */
-  int mirror;       /* 0; or the source's extent where the axis runs against the upright picture's:
-                       rounding is then done as in the upright picture */
+  double from, to; /* window, as edges in source pixels */
+  double scale, support;
+  int low, high; /* pixels that may have weight */
+  int outputs;   /* that the window is cut into */
+  int mirror;    /* 0; or the source's extent where stored pixels run the other way */
 } ull__axis;
+
+/* From a window and bounds in stored pixels. Where `mirror` is the stored extent, not 0, outputs
+ * and pixels are counted in stored direction, and rounding is that of the upright picture. */
+ull__axis ull__axis_make(double from, double to, double low, double high, int outputs, int mirror);
 
 /* The most taps that an output can have. */
 int64_t ull__axis_most_taps(const ull__axis *axis);
@@ -28,11 +33,12 @@ int ull__axis_nearest(const ull__axis *axis, int output);
 
 /* The weights of an output, one after another: -32768 times the true weight. */
 typedef struct ull__tap_run {
-  int first, count;
-  double centre, support; /* as in the upright picture */
-  double total, sum;
-  int64_t rounded;
-  int next;
+  int first, count; /* as ull__axis_range says */
+  double offset;    /* from the centre to the first pixel's, in the upright picture */
+  double slope;     /* of the filter, per pixel */
+  double unit;      /* 32768 / the sum of all weights */
+  double sum;
+  int rounded, next;
   bool backwards;
 } ull__tap_run;
 

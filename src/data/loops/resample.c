@@ -330,9 +330,53 @@ static void store(const float *from, int count, const ull__row_store *how, void 
   }
 }
 
+#if defined(__AVX2__)
+
+/* Eight floats to the low bytes of 32-bit lanes. */
+INLINE __m256i bytes_of_eight(const float *from) {
+  __m256 x = _mm256_max_ps(_mm256_loadu_ps(from), _mm256_setzero_ps());
+  x = _mm256_add_ps(_mm256_min_ps(x, _mm256_set1_ps(255)), _mm256_set1_ps(0.5f));
+  return _mm256_cvttps_epi32(x);
+}
+
+INLINE __m128i bytes_of_sixteen(const float *from) {
+  __m256i words = _mm256_packus_epi32(bytes_of_eight(from), bytes_of_eight(from + 8));
+  words = _mm256_permute4x64_epi64(words, 0xD8);
+  return _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+}
+
+INLINE __m128i join(__m128i r, __m128i g, __m128i b, __m128i from_r, __m128i from_g,
+                    __m128i from_b) {
+  return _mm_or_si128(_mm_or_si128(_mm_shuffle_epi8(r, from_r), _mm_shuffle_epi8(g, from_g)),
+                      _mm_shuffle_epi8(b, from_b));
+}
+
+INLINE void store_sixteen(const float *planes, int64_t plane, uint8_t *to) {
+  __m128i r = bytes_of_sixteen(planes), g = bytes_of_sixteen(planes + plane);
+  __m128i b = bytes_of_sixteen(planes + 2 * plane);
+  const __m128i x0 = _mm_setr_epi8(0, -1, -1, 1, -1, -1, 2, -1, -1, 3, -1, -1, 4, -1, -1, 5);
+  const __m128i x1 = _mm_setr_epi8(-1, 0, -1, -1, 1, -1, -1, 2, -1, -1, 3, -1, -1, 4, -1, -1);
+  const __m128i x2 = _mm_setr_epi8(-1, -1, 0, -1, -1, 1, -1, -1, 2, -1, -1, 3, -1, -1, 4, -1);
+  const __m128i y0 = _mm_setr_epi8(-1, -1, 6, -1, -1, 7, -1, -1, 8, -1, -1, 9, -1, -1, 10, -1);
+  const __m128i y1 = _mm_setr_epi8(5, -1, -1, 6, -1, -1, 7, -1, -1, 8, -1, -1, 9, -1, -1, 10);
+  const __m128i y2 = _mm_setr_epi8(-1, 5, -1, -1, 6, -1, -1, 7, -1, -1, 8, -1, -1, 9, -1, -1);
+  const __m128i z0 = _mm_setr_epi8(-1, 11, -1, -1, 12, -1, -1, 13, -1, -1, 14, -1, -1, 15, -1, -1);
+  const __m128i z1 = _mm_setr_epi8(-1, -1, 11, -1, -1, 12, -1, -1, 13, -1, -1, 14, -1, -1, 15, -1);
+  const __m128i z2 = _mm_setr_epi8(10, -1, -1, 11, -1, -1, 12, -1, -1, 13, -1, -1, 14, -1, -1, 15);
+  _mm_storeu_si128((__m128i *)to, join(r, g, b, x0, x1, x2));
+  _mm_storeu_si128((__m128i *)(to + 16), join(r, g, b, y0, y1, y2));
+  _mm_storeu_si128((__m128i *)(to + 32), join(r, g, b, z0, z1, z2));
+}
+
+#endif
+
 static void store_rgb(const float *restrict planes, int64_t plane, int count,
                       uint8_t *restrict to) {
-  for (int i = 0; i < count; i++) {
+  int i = 0;
+#if defined(__AVX2__)
+  for (; i + 16 <= count; i += 16) store_sixteen(planes + i, plane, to + 3 * i);
+#endif
+  for (; i < count; i++) {
     to[3 * i] = byte_of(planes[i]);
     to[3 * i + 1] = byte_of(planes[plane + i]);
     to[3 * i + 2] = byte_of(planes[2 * plane + i]);
