@@ -250,8 +250,10 @@ static ull_status make_folder(const char *place) {
 ull_status ull__kept_open(const ull__kept_maker *maker, ull__kept *out) {
   char *place;
   *out = (ull__kept){.file.descriptor = -1};
+  ull_error_clear();
   ULL__TRY(ull__index_place(maker->kind, maker->key, maker->key_bytes, &place));
   if (place == NULL) {
+    if (ull_error_last()->status != ULL_OK) return ull_error_last()->status;
     ULL__FAIL(ULL_ERROR_IO, "there is no folder to keep %s in", maker->kind);
     return ull__error_change("set XDG_CACHE_HOME to a folder for what is made once and kept");
   }

@@ -9,7 +9,7 @@
 #include "base/error.h"
 
 enum { VERSION = 1, DOCUMENT_PART = 4096, PIECE_PART = 64, LOOK_PART = 1024 };
-enum { NUMBER_SEQUENCES, NUMBER_PIECES, NUMBER_INPUTS };
+enum { NUMBER_SEQUENCES, NUMBER_PIECES, NUMBER_INPUTS, NUMBER_CUT, NUMBER_SILENT };
 enum { SECTION_PIECES, SECTION_FIRST };
 
 /* ---- making ---- */
@@ -21,7 +21,7 @@ typedef struct making {
   size_t count;
   uint32_t bin[ULL__PACKING_WINDOW];
   uint64_t starts[DOCUMENT_PART + 1];
-  uint64_t sequences, pieces, inputs;
+  uint64_t sequences, pieces, inputs, cut, silent;
 } making;
 
 static ull_status put_sequence(making *m) {
@@ -78,7 +78,10 @@ static ull_status has_target(const ull__token_stream *stream, const ull__piece *
 static ull_status take_piece(making *m, const ull__piece *piece) {
   bool counts;
   ULL__TRY(has_target(m->s->stream, piece, &counts));
-  if (!counts) return ULL_OK;
+  if (!counts) {
+    m->silent++;
+    return ULL_OK;
+  }
   if (m->s->mode == ULL__SEQUENCES_DOCUMENTS) {
     ULL__TRY(put_sequence(m));
     return put_piece(m, piece);
@@ -95,7 +98,9 @@ static ull_status take_document(making *m, uint64_t begin, uint64_t end) {
     uint64_t left = end - 1 - at;
     const ull__piece piece = {at, left < length ? left : length};
     ULL__TRY(take_piece(m, &piece));
-    if (m->s->mode == ULL__SEQUENCES_DOCUMENTS) break;
+    if (m->s->mode == ULL__SEQUENCES_PACKED) continue;
+    m->cut += left > length;
+    break;
   }
   return ULL_OK;
 }
@@ -122,6 +127,8 @@ static ull_status make(void *context, ull__kept_writer *writer,
   numbers[NUMBER_SEQUENCES] = m->sequences;
   numbers[NUMBER_PIECES] = m->pieces;
   numbers[NUMBER_INPUTS] = m->inputs;
+  numbers[NUMBER_CUT] = m->cut;
+  numbers[NUMBER_SILENT] = m->silent;
   ull__free(m);
   return status;
 }
@@ -146,6 +153,8 @@ static ull_status open_pieces(ull__sequences *s) {
   s->count = numbers[NUMBER_SEQUENCES];
   s->pieces = numbers[NUMBER_PIECES];
   s->inputs = numbers[NUMBER_INPUTS];
+  s->cut = numbers[NUMBER_CUT];
+  s->silent = numbers[NUMBER_SILENT];
   return ULL_OK;
 }
 

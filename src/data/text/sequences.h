@@ -35,6 +35,8 @@ typedef struct ull__sequences {
   int64_t length;
   uint64_t count;
   uint64_t pieces, inputs; /* in all sequences */
+  uint64_t cut;            /* documents that lost their end, being longer */
+  uint64_t silent;         /* pieces left out, for nothing in them is a target */
   ull__kept kept;          /* pieces, and the first piece of each sequence; closed for blocks */
 } ull__sequences;
 
@@ -47,8 +49,7 @@ typedef enum ull__sequence_array {
   ULL__SEQUENCE_ARRAYS
 } ull__sequence_array;
 
-/* `key`: what the stream follows from, for the name of the kept file. Close also after a failure.
- */
+/* Close also after a failure. */
 ull_status ull__sequences_open(const ull__token_stream *stream, ull__sequence_mode mode,
                                int64_t length, ull__sequences *out);
 void ull__sequences_close(ull__sequences *sequences);

@@ -1,6 +1,7 @@
 /* `text:FILE` and `tokens:FILE` as sources: int64 arrays [N] `input_ids`, `target`, `positions` and
  * `documents`. */
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -32,24 +33,29 @@ static ull_status add_arrays(ull_source *source, const text_state *t) {
   return ULL_OK;
 }
 
+__attribute__((format(printf, 2, 3))) static void add_note(ull_source *source, const char *format,
+                                                           ...) {
+  size_t used = strlen(source->note);
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(source->note + used, sizeof source->note - used, format, arguments);
+  va_end(arguments);
+}
+
 static void write_note(ull_source *source, const text_state *t) {
   const ull__sequences *s = &t->sequences;
-  char *note = source->note;
-  size_t room = sizeof source->note, used = 0;
   double slots = (double)s->count * (double)s->length;
+  uint64_t silent = t->stream.empty + s->silent;
   if (s->mode == ULL__SEQUENCES_BLOCKS) {
-    snprintf(note, room, "%" PRIu64 " tokens in blocks of %" PRId64, t->stream.count, s->length);
+    add_note(source, "%" PRIu64 " tokens in blocks of %" PRId64, t->stream.count, s->length);
     return;
   }
-  used = (size_t)snprintf(
-      note, room, "%" PRIu64 " documents %s %" PRIu64 " sequences of %" PRId64 ", %.1f %% padding",
-      t->stream.documents, s->mode == ULL__SEQUENCES_PACKED ? "packed into" : "as", s->count,
-      s->length, s->count ? 100 * (1 - (double)s->inputs / slots) : 0);
-  if (t->stream.empty > 0 && used < room)
-    used += (size_t)snprintf(note + used, room - used, ", %" PRIu64 " without targets left out",
-                             t->stream.empty);
-  if (t->stream.bad > 0 && used < room)
-    snprintf(note + used, room - used, ", %" PRIu64 " bad lines left out", t->stream.bad);
+  add_note(source, "%" PRIu64 " documents %s %" PRIu64 " sequences of %" PRId64 ", %.1f %% padding",
+           t->stream.documents, s->mode == ULL__SEQUENCES_PACKED ? "packed into" : "as", s->count,
+           s->length, s->count ? 100 * (1 - (double)s->inputs / slots) : 0);
+  if (s->cut > 0) add_note(source, ", %" PRIu64 " cut", s->cut);
+  if (silent > 0) add_note(source, ", %" PRIu64 " without targets left out", silent);
+  if (t->stream.bad > 0) add_note(source, ", %" PRIu64 " bad lines left out", t->stream.bad);
 }
 
 static ull_status too_short(const ull_source *source, const text_state *t) {
