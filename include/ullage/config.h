@@ -41,7 +41,8 @@ extern "C" {
   XX(PREDICT, "predict", "RUN --data SRC --out FILE.csv", 1,                                     \
      "write predictions for a data source")                                                      \
   XX(RUN, "run", "MODEL --inputs F.npz --outputs G.npz", 1, "run a model forward once")          \
-  XX(DATA, "data", "bench|scan|decode SRC", 2, "measure, check or decode a data source")
+  XX(DATA, "data", "bench|scan|decode|pack|show SRC", 2,                                         \
+     "measure, check, decode, pack or show a data source")
 
 typedef enum ull_command {
 #define XX(name, text, arguments, most, summary) ULL_COMMAND_##name,

@@ -218,7 +218,7 @@ const ull__option ull__options[] = {
             "is longer are resized to it and encoded as JPEG; others are copied"),
     INTEGER("quality", "N", 1, 100, NULL, DATA, BIT(DATA), "pack: of JPEGs that are written, 90 by "
             "default; where given, pictures that become smaller by it are encoded anew as well"),
-    INTEGER("n", "N", 1, 4096, "16", DATA, BIT(DATA), "show: samples in the picture"),
+    INTEGER("n", "N", 1, 1024, "16", DATA, BIT(DATA), "show: samples in the picture"),
     TEXT("out", "FILE|DIR", NULL, DATA, BIT(DATA), "decode: file for the pixels (.ppm, .pgm); pack: "
          "folder of the shards, or the beginning of their names with a dash at its end; show: file "
          "for the picture (.png)"),

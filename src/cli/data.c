@@ -14,6 +14,7 @@ static const struct subcommand {
     {"scan", "SRC", cli_data_scan},
     {"decode", "FILE", cli_data_decode},
     {"pack", "SRC", cli_data_pack},
+    {"show", "SRC", cli_data_show},
 };
 
 enum { SUBCOMMANDS = sizeof subcommands / sizeof subcommands[0] };

@@ -9,5 +9,6 @@ int cli_data_decode(command *c, const char *subject);
 int cli_data_bench(command *c, const char *subject);
 int cli_data_scan(command *c, const char *subject);
 int cli_data_pack(command *c, const char *subject);
+int cli_data_show(command *c, const char *subject);
 
 #endif
