@@ -3,8 +3,6 @@
  * bind. Alpha is neither read nor decoded. */
 #include "data/image/webp.h"
 
-#include <string.h>
-
 #include <webp/decode.h>
 
 #include "base/alloc.h"
@@ -112,7 +110,7 @@ static ull_status prepare(ull__image_reader *reader, void *state, const ull__ima
 }
 
 static ull_status read_frame(const ull__image_reader *reader, const webp *w, uint8_t *to,
-                             const uint8_t **coded) {
+                             const uint8_t **coded, ull__image_info *info) {
   const ull__record *record = reader->input.record;
   size_t got;
   *coded = to;
@@ -121,7 +119,8 @@ static ull_status read_frame(const ull__image_reader *reader, const webp *w, uin
     return ULL_OK;
   }
   ULL__TRY(ull__record_read(record, w->parts.frame, to, w->parts.frame_bytes, &got));
-  memset(to + got, 0, w->parts.frame_bytes - got); /* a file that has become shorter */
+  if (got < w->parts.frame_bytes) /* the file has become shorter */
+    return ull__image_refuse(reader, info, ULL_VERDICT_TRUNCATED, "premature end of file");
   return ULL_OK;
 }
 
@@ -184,7 +183,7 @@ static ull_status decode(ull__image_reader *reader, void *state, const ull__imag
   uint8_t *pixels = block + coded_bytes(reader, w);
   uint8_t *grey = pixels + ull__scratch_cost((uint64_t)part.width * (uint64_t)part.height * 4);
   const uint8_t *coded;
-  ULL__TRY(read_frame(reader, w, block, &coded));
+  ULL__TRY(read_frame(reader, w, block, &coded, info));
   VP8StatusCode code = decode_part(coded, w->parts.frame_bytes, &part, pixels);
   if (code != VP8_STATUS_OK) return fail(reader, w, info, code);
   return push(reader, request, sink, pixels, &part, grey, info);
