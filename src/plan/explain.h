@@ -14,32 +14,33 @@ ull_status ull__plan_memory_text(const ull__plan *plan, char **out);
 /* --show schedule: the instructions of every program, one a line. */
 ull_status ull__plan_schedule_text(const ull__plan *plan, char **out);
 
-/* What no schedule can do without, from plan/bound.h, in names. Every schedule meets one of the
- * cases at least; the first is the least. Names are borrowed from the plan. */
+/* What no schedule goes below, from plan/bound.h, in names. Every schedule meets one of the cases
+ * at least; the first takes least. Names are borrowed from the plan. */
 typedef struct ull__certificate_value {
   char name[160];
-  char why[320];
+  const char *reason; /* "read", "written", "workspace", "crossing", "held" */
+  char why[400];
   uint64_t size_bytes; /* in the arena, aligned */
-  const char *made_by; /* NULL: an input; or workspace */
-  const char *read_by; /* of what crosses the instruction; else NULL */
+  const char *made_by; /* NULL: an input */
+  const char *read_by; /* of what crosses the instruction or is held; else NULL */
 } ull__certificate_value;
 
 typedef struct ull__certificate_case {
-  const char *node;   /* what runs */
-  const char *before; /* makes what is needed after some nodes and before this; NULL: just runs */
-  uint32_t first_after, after_count;
-  bool holds; /* what is needed, made earlier */
+  const char *node;                  /* what runs */
+  const char *before;                /* makes what is needed, and before this; NULL: just runs */
+  uint32_t first_after, after_count; /* nodes that have run before */
+  bool holds;                        /* while values are held */
   uint64_t bytes;
   uint32_t first_value, value_count;
 } ull__certificate_case;
 
 typedef struct ull__certificate {
   const char *program;
-  const char *node;     /* what needs the value; NULL where there is one case without a condition */
-  const char *needed;   /* the value; NULL as well */
-  uint32_t instruction; /* of the smallest schedule, where the first case's node has most live */
-  uint64_t live_bytes;  /* there */
-  uint64_t proved_bytes;                          /* of the arena */
+  const char *node;      /* what needs the value; NULL where the proof is not about one */
+  const char *needed;    /* the value; NULL as well */
+  uint32_t instruction;  /* of the smallest schedule, where the first case's node has most live */
+  uint64_t live_bytes;   /* there */
+  uint64_t proved_bytes; /* of the arena */
   uint64_t proved_budget_bytes, not_proved_bytes; /* together the smallest budget */
   ULL__VECTOR(ull__certificate_case) cases;
   ULL__VECTOR(ull__certificate_value) values;

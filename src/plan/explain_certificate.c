@@ -34,7 +34,9 @@ static const char *node_name(const ull__graph *graph, ull__node_id node) {
   return node == ULL__NONE ? NULL : ull__graph_node(graph, node)->name;
 }
 
-static void explain(const ull__graph *graph, const ull__bound_value *v, char *why, size_t size) {
+/* Held values: of a proof by a limit it is shown that making them later takes as much. */
+static void explain(const ull__graph *graph, const ull__bound *bound, const ull__live_value *v,
+                    char *why, size_t size) {
   const char *maker = node_name(graph, v->maker), *reader = node_name(graph, v->reader);
   switch (v->reason) {
   case ULL__LIVE_READ:
@@ -51,13 +53,26 @@ static void explain(const ull__graph *graph, const ull__bound_value *v, char *wh
              maker ? maker : "a copy", reader);
     break;
   case ULL__LIVE_HELD:
-    snprintf(why, size, "made before, held for %s", reader);
+    if (bound->needed != ULL__NONE)
+      snprintf(why, size, "made before, held for %s", reader);
+    else
+      snprintf(why, size, "held for %s: making it later, with what it is made of, takes %llu bytes",
+               reader, (unsigned long long)bound->bytes);
     break;
   }
 }
 
-static ull_status add_value(const ull__graph *graph, const ull__bound_value *v,
-                            ull__certificate *out) {
+static const char *reason_name(ull__live_reason reason) {
+  static const char *const names[] = {[ULL__LIVE_READ] = "read",
+                                      [ULL__LIVE_WRITTEN] = "written",
+                                      [ULL__LIVE_WORKSPACE] = "workspace",
+                                      [ULL__LIVE_CROSSING] = "crossing",
+                                      [ULL__LIVE_HELD] = "held"};
+  return names[reason];
+}
+
+static ull_status add_value(const ull__graph *graph, const ull__bound *bound,
+                            const ull__live_value *v, ull__certificate *out) {
   ULL__TRY(ull__vector_push(&out->values, (ull__certificate_value){.size_bytes = v->bytes}));
   ull__certificate_value *value = &out->values.items[out->values.count - 1];
   bool operand = v->reason != ULL__LIVE_CROSSING && v->reason != ULL__LIVE_HELD;
@@ -67,7 +82,8 @@ static ull_status add_value(const ull__graph *graph, const ull__bound_value *v,
     snprintf(value->name, sizeof value->name, "%s.workspace", value->made_by);
   else
     snprintf(value->name, sizeof value->name, "%s", ull__graph_value(graph, v->root)->name);
-  explain(graph, v, value->why, sizeof value->why);
+  value->reason = reason_name(v->reason);
+  explain(graph, bound, v, value->why, sizeof value->why);
   return ULL_OK;
 }
 
@@ -93,7 +109,7 @@ static ull_status name_bound(const ull__graph *graph, const ull__bound *bound,
   for (size_t a = 0; a < bound->afters.count; a++)
     ULL__TRY(ull__vector_push(&out->afters, node_name(graph, bound->afters.items[a])));
   for (size_t v = 0; v < bound->values.count; v++)
-    ULL__TRY(add_value(graph, &bound->values.items[v], out));
+    ULL__TRY(add_value(graph, bound, &bound->values.items[v], out));
   return ULL_OK;
 }
 
@@ -122,7 +138,7 @@ ull_status ull__plan_certificate(const ull__plan *plan, ull__certificate *out) {
   const ull__program_plan *p = &plan->programs[largest_program(plan)];
   ull__bound bound;
   *out = (ull__certificate){.program = p->name};
-  ull_status status = ull__bound_find(p->model, &bound);
+  ull_status status = ull__bound_find(p->model, p->smallest_height_bytes, &bound);
   if (status == ULL_OK && bound.cases.count == 0)
     status = ULL__FAIL(ULL_ERROR_INTERNAL, "certificate: program %s runs nothing", p->name);
   if (status == ULL_OK) status = name_bound(p->lowered->graph, &bound, out);
@@ -144,7 +160,7 @@ static void add_case(ull__page *page, const ull__certificate *c,
                      const ull__certificate_case *each) {
   char size[ULL__BYTE_SIZE_TEXT];
   ull__page_add(page, "%s runs", each->node);
-  if (each->holds) ull__page_add(page, " while %s is held", c->needed);
+  if (each->holds && c->needed) ull__page_add(page, " while %s is held", c->needed);
   for (uint32_t i = 0; i < each->after_count; i++)
     ull__page_add(page, "%s%s", i == 0 ? " after " : " and ",
                   c->afters.items[each->first_after + i]);
@@ -174,6 +190,8 @@ static void add_proof(ull__page *page, const ull__certificate *c) {
   if (c->needed)
     ull__page_add(page, "  %s needs %s, made by forward; whenever it is made,\n", c->node,
                   c->needed);
+  else if (c->cases.count > 1)
+    ull__page_add(page, "  whichever runs last,\n");
   for (size_t i = 0; i < c->cases.count; i++) {
     ull__page_add(page, i == 0 ? "  " : "  or ");
     add_case(page, c, &c->cases.items[i]);

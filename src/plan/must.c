@@ -63,7 +63,7 @@ static ull_status find_precedence(ull__must *must) {
 
 uint32_t ull__must_latest(const ull__must *must, ull__node_id node, ull__node_id *out) {
   uint32_t count = 0;
-  for (ull__node_id n = node; n-- > 0;) {
+  for (ull__node_id n = must->model->node_count; n-- > 0;) {
     bool followed = !must->once[n] || !ull__must_precede(must, n, node);
     for (uint32_t i = 0; i < count && !followed; i++) followed = ull__must_precede(must, n, out[i]);
     if (!followed) out[count++] = n;
@@ -147,27 +147,55 @@ static ull_status find_crossings(ull__must *must) {
 
 /* ---- create, destroy ---- */
 
-static ull_status fill(ull__must *must) {
+static ull_status make_room(ull__must *must) {
   size_t nodes = must->model->node_count;
   must->words = (uint32_t)((nodes + 63) / 64);
   must->before = ull__alloc(nodes * must->words, sizeof *must->before);
   must->once = ull__alloc(nodes, sizeof *must->once);
   must->first_crossing = ull__alloc(nodes + 1, sizeof *must->first_crossing);
-  if (!must->before || !must->once || !must->first_crossing) return ULL_ERROR_OUT_OF_MEMORY;
-  ULL__TRY(find_precedence(must));
+  bool enough = must->before && must->once && must->first_crossing;
+  return enough ? ULL_OK : ULL_ERROR_OUT_OF_MEMORY;
+}
+
+static ull_status fill(ull__must *must, const ull__must *from, ull__node_id first,
+                       ull__node_id second) {
+  ULL__TRY(make_room(must));
+  if (!from) {
+    ULL__TRY(find_precedence(must));
+    return find_crossings(must);
+  }
+  size_t nodes = must->model->node_count;
+  memcpy(must->before, from->before, nodes * must->words * sizeof *must->before);
+  memcpy(must->once, from->once, nodes * sizeof *must->once);
+  for (ull__node_id n = 0; n < nodes; n++) {
+    if (n != second && !ull__must_precede(from, second, n)) continue;
+    const uint64_t *added = row_of(from, first);
+    for (uint32_t w = 0; w < must->words; w++) row_of(must, n)[w] |= added[w];
+    set_bit(row_of(must, n), first);
+  }
   return find_crossings(must);
 }
 
-ull_status ull__must_create(const ull__schedule_model *model, ull__must **out) {
+static ull_status create(const ull__schedule_model *model, const ull__must *from,
+                         ull__node_id first, ull__node_id second, ull__must **out) {
   ull__must *must = ull__alloc(1, sizeof *must);
   if (!must) return ULL_ERROR_OUT_OF_MEMORY;
   must->model = model;
-  ull_status status = fill(must);
+  ull_status status = fill(must, from, first, second);
   if (status == ULL_OK)
     *out = must;
   else
     ull__must_destroy(must);
   return status;
+}
+
+ull_status ull__must_create(const ull__schedule_model *model, ull__must **out) {
+  return create(model, NULL, ULL__NONE, ULL__NONE, out);
+}
+
+ull_status ull__must_create_ordered(const ull__must *must, ull__node_id first, ull__node_id second,
+                                    ull__must **out) {
+  return create(must->model, must, first, second, out);
 }
 
 void ull__must_destroy(ull__must *must) {

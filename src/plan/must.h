@@ -30,6 +30,9 @@ typedef struct ull__must {
 
 /* Borrows the model. Memory grows with the square of the number of nodes, a bit each. */
 ull_status ull__must_create(const ull__schedule_model *model, ull__must **out);
+/* The same for schedules that run `first` before `second`, where the second need not precede. */
+ull_status ull__must_create_ordered(const ull__must *must, ull__node_id first, ull__node_id second,
+                                    ull__must **out);
 void ull__must_destroy(ull__must *must); /* NULL is allowed */
 
 /* Whether the first has run, once at least, before the second can. */
@@ -38,8 +41,8 @@ bool ull__must_precede(const ull__must *must, ull__node_id first, ull__node_id s
 /* Whether the node reads or updates the value, in whichever form it runs. */
 bool ull__must_use(const ull__must *must, ull__node_id node, ull__value_id root);
 
-/* The nodes that run once, have run before this one, and need not have been followed by another
- * such: one of them is the last of them. `out` has room for every node; returns how many. */
+/* Nodes that run once and have run before this one, all that need not have been followed by another
+ * such among them: one of these is the last. `out` has room for every node; returns how many. */
 uint32_t ull__must_latest(const ull__must *must, ull__node_id node, ull__node_id *out);
 
 #endif

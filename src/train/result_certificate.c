@@ -23,6 +23,7 @@ static ull_status put_values(const ull__certificate *c, const ull__certificate_c
     ULL__TRY(ull__json_append(values, entry));
     ULL__TRY(put_text(entry, "value", value->name));
     ULL__TRY(put_bytes(entry, "bytes", value->size_bytes));
+    ULL__TRY(put_text(entry, "reason", value->reason));
     ULL__TRY(put_text(entry, "made_by", value->made_by));
     ULL__TRY(put_text(entry, "read_by", value->read_by));
     ULL__TRY(put_text(entry, "why", value->why));
@@ -38,7 +39,7 @@ static ull_status put_case(const ull__certificate *c, const ull__certificate_cas
   for (uint32_t i = 0; i < each->after_count; i++)
     ULL__TRY(ull__json_append(after, json_string(c->afters.items[each->first_after + i])));
   ULL__TRY(put_text(object, "before", each->before));
-  ULL__TRY(put_text(object, "held", each->holds ? c->needed : NULL));
+  ULL__TRY(ull__json_put(object, "holds", json_boolean(each->holds)));
   ULL__TRY(put_bytes(object, "sum_bytes", each->bytes));
   return put_values(c, each, object);
 }

@@ -3,10 +3,13 @@
 
 What runs before what is read from the instructions of keep-all, where everything runs once; which
 nodes run once, from the smallest plan. From these alone: each value of a certificate is an operand
-of its node, or was made once by a node that has run before and is read by one that cannot have; the
-cases leave no way around them; the sums are right; and the smallest plan meets one of the cases.
-The smallest budget is at most 1.05 x (persistent + largest launch), or has a certificate, which
-proves it within PROVED.
+of its node, or was made once by a node that has run before and is read by one that cannot have, or
+is what forward makes for a later reader; the cases leave no way around them, where they are about
+one value; the sums are right; and the smallest plan meets one of the cases, unless it is larger
+than what is proved.
+
+The smallest budget is at most 1.05 x (persistent + largest launch), or has a certificate that
+proves it to 5 %.
 """
 
 import json
@@ -21,21 +24,20 @@ import command
 
 MACHINE = ["--machine", "device:64GiB@8GB/s host:64GiB compute:200GFLOPS mem:20GB/s latency:5us "
            "process:24MiB kernel:40KiB", "--micro-batch", "off"]
-MOST_OVER_LOWER_BOUND = 1.05
+MOST_OVER_LOWER_BOUND = MOST_OVER_PROVED = 1.05
 ALIGNMENT = 64
 ADAMW = ["--opt", "adamw", "--lr", "0.001"]
-# Model, flags, and how far above what is proved the smallest budget may be.
 ZOO = {
-    "mlp": (["zoo:mlp", "--batch-size", "512"], 1.05),
-    "lenet": (["zoo:lenet", "--batch-size", "128"], 1.05),
-    "resnet8": (["zoo:resnet8", "--batch-size", "64"], 1.01),
-    "resnet14": (["zoo:resnet14", "--batch-size", "64"], 1.01),
-    "resnet20": (["zoo:resnet20", "--batch-size", "64"], 1.01),
-    "small_resnet": (["zoo:small_resnet", "--batch-size", "64"], 1.05),
-    "resnet18": (["zoo:resnet18?image=224", "--batch-size", "16"], 1.05),
-    "resnet34": (["zoo:resnet34?image=224", "--batch-size", "16"], 1.05),
-    "resnet50": (["zoo:resnet50?image=224", "--batch-size", "16"], 1.10),
-    "gpt2_tiny": (["zoo:gpt2_tiny", "--batch-size", "16", *ADAMW], 1.05),
+    "mlp": ["zoo:mlp", "--batch-size", "512"],
+    "lenet": ["zoo:lenet", "--batch-size", "128"],
+    "resnet8": ["zoo:resnet8", "--batch-size", "64"],
+    "resnet14": ["zoo:resnet14", "--batch-size", "64"],
+    "resnet20": ["zoo:resnet20", "--batch-size", "64"],
+    "small_resnet": ["zoo:small_resnet", "--batch-size", "64"],
+    "resnet18": ["zoo:resnet18?image=224", "--batch-size", "16"],
+    "resnet34": ["zoo:resnet34?image=224", "--batch-size", "16"],
+    "resnet50": ["zoo:resnet50?image=224", "--batch-size", "16"],
+    "gpt2_tiny": ["zoo:gpt2_tiny", "--batch-size", "16", *ADAMW],
 }
 
 
@@ -56,12 +58,14 @@ class Program:
 
     def find_before(self):
         """By node: the nodes that it cannot do without, from the last writer of what it reads."""
-        self.before, writer = {}, {}
+        self.before, self.readers, writer = {}, {}, {}
+        self.loss = "loss"
         for each in self.instructions:
             node = each["node"]
             if node is None:
                 continue
             makers = {writer[b] for b in each["reads"] if b in writer}
+            self.readers[node] = makers
             self.before[node] = makers.union(*(self.before[m] for m in makers))
             for buffer in each["writes"]:
                 if not self.buffers[buffer]["persistent"]:
@@ -100,9 +104,18 @@ class Certificates(unittest.TestCase):
         if maker is None:
             return
         self.assertEqual(len(smallest.runs[maker]), 1, f"{maker} runs again")
-        ends = case["after"] if case["before"] else [case["node"]]
+        ends = case["after"] if case["before"] else [case["node"], *case["after"]]
         self.assertTrue(any(maker == a or maker in keep_all.before[a] for a in ends),
                         f"{maker} need not have run when {case['node']} runs")
+        self.assertIn(value["bytes"], keep_all.arena(keep_all.runs[maker][0], "writes"), value)
+
+    def check_held(self, keep_all, case, value):
+        """Made by forward; its reader comes after the node and reads what the maker makes."""
+        self.assertTrue(case["holds"])
+        maker, reader = value["made_by"], value["read_by"]
+        self.assertIn(case["node"], keep_all.before[reader])
+        self.assertIn(maker, keep_all.before[keep_all.loss], f"{maker} is not forward")
+        self.assertIn(maker, keep_all.readers[reader])
         self.assertIn(value["bytes"], keep_all.arena(keep_all.runs[maker][0], "writes"), value)
 
     def check_case(self, keep_all, smallest, case):
@@ -111,12 +124,12 @@ class Certificates(unittest.TestCase):
         self.assertEqual(len(names), len(set(names)), "a value twice")
         for value in case["values"]:
             self.assertTrue(value["why"])
-            if value["value"] == case["held"]:
-                continue
-            if value["read_by"] is None:
-                self.check_operand(keep_all, case, value)
-            else:
+            if value["reason"] == "held":
+                self.check_held(keep_all, case, value)
+            elif value["reason"] == "crossing":
                 self.check_crossing(keep_all, smallest, case, value)
+            else:
+                self.check_operand(keep_all, case, value)
 
     def check_covered(self, keep_all, cases, node, maker):
         """The needed value is made late, before `node`, or held over one of the nodes before it."""
@@ -125,8 +138,16 @@ class Certificates(unittest.TestCase):
         self.assertEqual(late[0]["node"], maker)
         for after in late[0]["after"]:
             self.assertIn(after, keep_all.before[node])
-            if not any(c["node"] == after and c["held"] for c in cases):
+            if not any(c["node"] == after and c["holds"] for c in cases):
                 self.check_covered(keep_all, cases, after, maker)
+
+    def check_orders(self, keep_all, cases):
+        """Two nodes that a third cannot do without, in either order."""
+        first, second = ((c["node"], *c["after"]) for c in cases)
+        self.assertEqual(first, second[::-1])
+        self.assertTrue(any({*first} <= makers for makers in keep_all.readers.values()), first)
+        for case in cases:
+            self.assertIsNone(case["before"])
 
     def check_met(self, smallest, cases):
         """Each value of some case is live somewhere in the smallest plan."""
@@ -159,17 +180,17 @@ class Certificates(unittest.TestCase):
         if certificate["needed"]:
             maker = next(c["node"] for c in cases if c["before"])
             self.check_covered(keep_all, cases, certificate["needed_by"], maker)
-        else:
-            self.assertEqual(len(cases), 1)
-        self.check_met(smallest, cases)
+        elif len(cases) > 1:
+            self.check_orders(keep_all, cases)
+        if not certificate["not_proved_bytes"]:
+            self.check_met(smallest, cases)
+            self.assertGreaterEqual(certificate["live_bytes"], certificate["sum_bytes"])
         runs = smallest.instructions[certificate["instruction"]]
         self.assertEqual(runs["node"], certificate["node"])
-        self.assertGreaterEqual(certificate["live_bytes"], certificate["sum_bytes"])
         return certificate
 
     def check_model(self, name):
-        flags, most = ZOO[name]
-        arguments = [*flags, *MACHINE]
+        arguments = [*ZOO[name], *MACHINE]
         smallest = command.plan(*arguments)["smallest_budget_bytes"]["device"]
         said, plan = self.plan_at(arguments, smallest)
         proved = bound = said["lower_bound_bytes"]["device"]
@@ -181,7 +202,7 @@ class Certificates(unittest.TestCase):
             self.assertGreater(proved, bound)
         print(f"{name}: smallest {smallest}, {smallest / bound:.3f} x (persistent + largest launch), "
               f"{smallest / proved:.3f} x what is proved", flush=True)
-        self.assertLessEqual(smallest, most * proved)
+        self.assertLessEqual(smallest, MOST_OVER_PROVED * proved)
 
 
 def add_test(name):
