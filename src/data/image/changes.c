@@ -42,13 +42,13 @@ static void draw_jitter(const ull_augment *a, ull__draws draws, ull__changes *ch
   }
 }
 
-/* Step `magnitude` of 31 from `least` to `most`, in float32 and from the nearer end, as torch's
- * linspace has it. */
+/* Step `magnitude` of 31 from `least` to `most`, in float32 rounded once and from the nearer end,
+ * as torch's linspace has it. */
 static double step_of_31(int magnitude, float least, float most) {
-  float step = (most - least) / 30;
-  float value =
-      magnitude < 15 ? least + step * (float)magnitude : most - step * (float)(30 - magnitude);
-  return (double)value;
+  double step = (double)((most - least) / 30);
+  double value =
+      magnitude < 15 ? (double)least + step * magnitude : (double)most - step * (30 - magnitude);
+  return (double)(float)value;
 }
 
 /* One of RandAugment's fourteen operations. */
@@ -57,7 +57,7 @@ static void draw_operation(int magnitude, ull__draws *draws, ull__changes *chang
   double sign = ull__draw_word(draws) >> 31 ? -1 : 1;
   double factor = 1 + sign * step_of_31(magnitude, 0, 0.9f);
   double slope = sign * step_of_31(magnitude, 0, 0.3f);
-  double shift = sign * step_of_31(magnitude, 0, (float)(150.0 / 331.0));
+  double shift = sign * (150.0 / 331.0) * magnitude / 30;
   switch (operation) {
   case 0:
     break; /* identity */
@@ -138,9 +138,9 @@ static ull__affine affine_of(const ull__change *change, int width, int height) {
   case ULL__CHANGE_SHEAR_Y:
     return ull__affine_shear_y(change->value);
   case ULL__CHANGE_SHIFT_X:
-    return ull__affine_shift((int)(change->value * width), 0);
+    return ull__affine_shift((int)(float)(change->value * width), 0);
   default:
-    return ull__affine_shift(0, (int)(change->value * height));
+    return ull__affine_shift(0, (int)(float)(change->value * height));
   }
 }
 
