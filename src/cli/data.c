@@ -10,11 +10,13 @@ static const struct subcommand {
   const char *subject; /* what the second word names */
   int (*run)(command *c, const char *subject);
 } subcommands[] = {
+    /* clang-format off */
     {"bench", "SRC", cli_data_bench},
     {"scan", "SRC", cli_data_scan},
     {"decode", "FILE", cli_data_decode},
     {"pack", "SRC", cli_data_pack},
     {"show", "SRC", cli_data_show},
+    /* clang-format on */
 };
 
 enum { SUBCOMMANDS = sizeof subcommands / sizeof subcommands[0] };

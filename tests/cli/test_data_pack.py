@@ -101,7 +101,7 @@ class Copies(Folder):
         first = pack(self.tree, self.root / "a", "--shard-size", "16KiB")
         pack(first["parts"]["train"]["data"], self.root / "b", "--shard-size", "16KiB")
         for name, data in contents(self.root / "a").items():
-            if name.endswith(".tar"):
+            if not name.endswith(".json"):
                 self.assertEqual((self.root / "b" / name).read_bytes(), data)
 
     def test_a_compressed_pack_can_be_packed(self):

@@ -133,6 +133,12 @@ class Show(unittest.TestCase):
         flags = ("--size", 120, "--n", 3, "--seed", 4)
         a, b = self.show(source, *flags), self.show(f"tar:{self.root}/out/train-*.tar", *flags)
         self.assertEqual(a.tile(GAP, GAP, 120, 120), b.tile(GAP, GAP, 120, 120))
+        self.assertEqual([s["label"] for s in a.report["samples"]],
+                         [s["label"] for s in b.report["samples"]])
+        # Names that do not suit the labels are not used.
+        (self.root / "out/classes.txt").write_text("only one\n")
+        b = self.show(f"tar:{self.root}/out/train-*.tar", *flags)
+        self.assertLessEqual({s["label"] for s in b.report["samples"]}, {"0", "1"})
 
     def test_fewer_samples_and_bad_ones(self):
         source = self.make_photos(3)

@@ -15,6 +15,7 @@
 #include "base/sha256.h"
 #include "data/shard_files.h"
 #include "data/source_text.h"
+#include "data/tar/class_names.h"
 #include "data/tar/format.h"
 #include "data/tar/tar.h"
 
@@ -26,6 +27,7 @@ typedef struct tar {
   ull__index index;
   ull__shard_files files;
   ull__tar_windows *windows; /* of packed shards */
+  ull__class_names names;    /* of classes that are numbers in the shards */
   uint32_t array_count;      /* but the label */
   uint64_t stride;
 } tar;
@@ -169,6 +171,14 @@ static ull_status describe(ull_source *source, const ull_source_options *options
   return ull__tar_windows_create(source, options, &tar->index, &tar->windows);
 }
 
+static ull_status find_class_names(ull_source *source, const ull_source_options *options,
+                                   const char *shard) {
+  tar *tar = source->state;
+  bool numbers = tar->index.header.sections[ULL__TAR_LABELS].bytes > 0 && source->class_count == 0;
+  if (!numbers || source->stored_count == 0) return ULL_OK;
+  return ull__class_names_find(source, options, shard, &tar->index, ULL__TAR_LABELS, &tar->names);
+}
+
 static ull_status open_paths(ull_source *source, const ull_source_options *options,
                              const ull__source_text *text) {
   ull__paths paths;
@@ -177,8 +187,10 @@ static ull_status open_paths(ull_source *source, const ull_source_options *optio
                                   &window_bytes));
   ull_status status = ull__pattern_expand(text->path, &paths);
   if (status == ULL_OK) status = find_index(source, options, &paths, window_bytes);
+  if (status == ULL_OK) status = describe(source, options);
+  if (status == ULL_OK) status = find_class_names(source, options, paths.items[0]);
   ull__paths_free(&paths);
-  return status == ULL_OK ? describe(source, options) : status;
+  return status;
 }
 
 static ull_status open_tar(ull_source *source, const char *argument,
@@ -202,6 +214,7 @@ static void close_tar(ull_source *source) {
   ull__tar_windows_destroy(tar->windows);
   ull__shard_files_end(&tar->files);
   ull__index_close(&tar->index);
+  ull__class_names_free(&tar->names);
   ull__free(tar);
   source->state = NULL;
 }
@@ -287,7 +300,10 @@ static void name_sample(const ull_source *source, uint64_t stored, char *buffer,
 static void name_class(const ull_source *source, uint64_t number, char *buffer, size_t bytes) {
   const tar *tar = source->state;
   uint32_t at;
-  if (ull__index_read(&tar->index, ULL__TAR_CLASSES, number * sizeof at, &at, sizeof at) == ULL_OK)
+  if (tar->names.count > 0)
+    ull__class_names_copy(&tar->names, number, buffer, bytes);
+  else if (ull__index_read(&tar->index, ULL__TAR_CLASSES, number * sizeof at, &at, sizeof at) ==
+           ULL_OK)
     ull__index_text(&tar->index, ULL__TAR_TEXTS, at, buffer, bytes);
 }
 
