@@ -153,6 +153,8 @@ typedef struct ull_binding {
   bool has_range; /* integers: every element must lie in [minimum, maximum]; checked when the loader
                      is created */
   int64_t minimum, maximum;
+  bool has_ignored; /* `ignored` may stand there too: a target that the loss leaves out */
+  int64_t ignored;
   bool channels_last; /* of a picture */
 } ull_binding;
 

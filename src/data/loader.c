@@ -85,10 +85,7 @@ static void read_fault(ull_loader *loader) {
 
 static ull_status check_ranges(const ull_loader_options *options) {
   for (size_t i = 0; i < options->binding_count; i++) {
-    const ull_binding *binding = &options->bindings[i];
-    if (!binding->has_range) continue;
-    ULL__TRY(ull_source_check_range(options->source, binding->array, binding->minimum,
-                                    binding->maximum));
+    ULL__TRY(ull__source_check_binding(options->source, &options->bindings[i]));
   }
   return ULL_OK;
 }

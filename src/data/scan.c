@@ -30,6 +30,8 @@ typedef struct range_scan {
   uint64_t sample_elements;
   int64_t minimum, maximum;
   int64_t allowed_minimum, allowed_maximum;
+  bool has_ignored;
+  int64_t ignored;
   const char *text;
 } range_scan;
 
@@ -78,6 +80,7 @@ static ull_status visit_range(void *context, uint64_t first, uint64_t count, con
   range_scan *scan = context;
   for (uint64_t i = 0; i < count * scan->sample_elements; i++) {
     int64_t value = integer_at(scan->info->dtype, bytes, i);
+    if (scan->has_ignored && value == scan->ignored) continue;
     if (value < scan->allowed_minimum || value > scan->allowed_maximum) {
       return out_of_range(scan, first + i / scan->sample_elements, value);
     }
@@ -123,4 +126,12 @@ ull_status ull_source_check_range(const ull_source *source, size_t array, int64_
                                   int64_t maximum) {
   range_scan scan = {.allowed_minimum = minimum, .allowed_maximum = maximum};
   return scan_range(source, array, &scan);
+}
+
+ull_status ull__source_check_binding(const ull_source *source, const ull_binding *binding) {
+  range_scan scan = {.allowed_minimum = binding->minimum,
+                     .allowed_maximum = binding->maximum,
+                     .has_ignored = binding->has_ignored,
+                     .ignored = binding->ignored};
+  return binding->has_range ? scan_range(source, binding->array, &scan) : ULL_OK;
 }

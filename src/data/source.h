@@ -91,6 +91,9 @@ typedef ull_status (*ull__visit_samples)(void *context, uint64_t first, uint64_t
 ull_status ull__source_scan(const ull_source *source, size_t array, ull__visit_samples visit,
                             void *context);
 
+/* Compares every element of a binding's array with its range, where it has one. */
+ull_status ull__source_check_binding(const ull_source *source, const ull_binding *binding);
+
 extern const ull__source_kind ull__source_idx;
 extern const ull__source_kind ull__source_npz;
 extern const ull__source_kind ull__source_npy;

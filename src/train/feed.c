@@ -58,6 +58,8 @@ static ull_status bind_input(const ull__job *job, const ull__feed *feed,
     binding->has_range = true;
     binding->minimum = 0;
     binding->maximum = input->upper - 1;
+    binding->has_ignored = input->has_ignored;
+    binding->ignored = input->ignored;
   }
   if (!input->is_image) return ULL_OK;
   if (feed != &job->train && job->train.source) { /* evaluation sees what training saw */
