@@ -10,8 +10,11 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
+#include "support/data_files.h"
 #include "support/image_runs.h"
 #include "support/jpeg_files.h"
 
@@ -274,6 +277,57 @@ static void what_needs_too_much_is_refused_beforehand(void **state) {
   free(bytes);
 }
 
+/* Longer than two windows of the reader, with comments before the orientation so that it lies
+ * across the first window's end. */
+static byte_buffer make_long_file(void) {
+  size_t count, turned_count;
+  uint8_t *plain = make_jpeg(
+      &(jpeg_form){.width = 900, .height = 800, .colours = JPEG_YCC, .h = 1, .v = 1}, &count);
+  uint8_t *turned = with_orientation(plain, count, 6, true, &turned_count);
+  byte_buffer file = {0};
+  append_bytes(&file, turned, 2);
+  size_t left = (256 << 10) - 20 - 2;
+  while (left > 0) {
+    size_t length = left < 60000 ? left : 60000;
+    uint8_t *comment = calloc(1, length);
+    comment[0] = 0xff, comment[1] = 0xfe;
+    comment[2] = (uint8_t)((length - 2) >> 8), comment[3] = (uint8_t)(length - 2);
+    append_bytes(&file, comment, length);
+    free(comment);
+    left -= length;
+  }
+  append_bytes(&file, turned + 2, turned_count - 2);
+  free(plain);
+  free(turned);
+  return file;
+}
+
+static void the_reading_window_does_not_show(void **state) {
+  (void)state;
+  byte_buffer file = make_long_file();
+  assert_true(file.count > 600 << 10);
+  int descriptor = memfd_create("picture", MFD_CLOEXEC);
+  assert_true(pwrite(descriptor, file.bytes, file.count, 0) == (ssize_t)file.count);
+  const ull__rect regions[] = {{0, 0, 900, 800}, {100, 130, 500, 300}};
+  for (int i = 0; i < 2; i++) {
+    ull__image_request request = {.region = regions[i], .channels = 4};
+    image_run memory = run_image(&bench, file.bytes, file.count, -1, &request);
+    image_run from_file = run_image(&bench, NULL, file.count, descriptor, &request);
+    assert_int_equal(memory.info.verdict, ULL_VERDICT_OK);
+    assert_int_equal(from_file.info.verdict, ULL_VERDICT_OK);
+    assert_int_equal(from_file.info.orientation, 6);
+    assert_memory_equal(memory.pixels, from_file.pixels,
+                        (size_t)regions[i].width * (size_t)regions[i].height * 4);
+    image_run cut = run_image(&bench, NULL, file.count - 5, descriptor, &request);
+    assert_int_equal(cut.info.verdict, ULL_VERDICT_TRUNCATED);
+    free(memory.pixels);
+    free(from_file.pixels);
+    free(cut.pixels);
+  }
+  close(descriptor);
+  free_buffer(&file);
+}
+
 /* The last row of the region is the sink's last. */
 static ull_status fail_at_three(void *context, int y, const uint8_t *pixels) {
   (void)context, (void)pixels;
@@ -312,6 +366,7 @@ int main(void) {
       cmocka_unit_test(tables_are_forgotten),
       cmocka_unit_test(a_cut_below_the_crop_is_seen),
       cmocka_unit_test(what_needs_too_much_is_refused_beforehand),
+      cmocka_unit_test(the_reading_window_does_not_show),
       cmocka_unit_test(a_failing_sink_ends_the_decode),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
