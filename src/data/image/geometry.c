@@ -9,7 +9,10 @@
 #include "data/draws.h"
 #include "data/image/orientation.h"
 
-enum { CROP_TRIES = 10 };
+/* A decoder's reduction is another filter than ours, and averages colours before they are cut to
+ * their range. On photos, results at a remaining scale of 8 are within 3/255 of the full decode's;
+ * at 4 they are off by up to 8/255, at 2 by up to 11/255, where colours are saturated. */
+enum { CROP_TRIES = 10, REDUCED_LEAST = 8 };
 
 static const double RATIO_LEAST = 3.0 / 4, RATIO_MOST = 4.0 / 3;
 
@@ -213,6 +216,6 @@ int ull__frame_reduction(const ull__resample_spec *spec) {
   double x = (spec->x1 - spec->x0) / width, y = (spec->y1 - spec->y0) / height;
   double scale = x < y ? x : y;
   int reduction = 1;
-  while (reduction < 8 && scale >= 2 * reduction) reduction *= 2;
+  while (reduction < 8 && scale >= 2 * REDUCED_LEAST * reduction) reduction *= 2;
   return spec->filter == ULL__FILTER_TRIANGLE ? reduction : 1;
 }

@@ -43,7 +43,7 @@ ull_status ull__frame_spec(const ull__frame *frame, const ull__framing *framing,
                            const ull__image_info *info, ull__resample_spec *spec);
 
 /* How much smaller a picture may be decoded for this spec (1, 2, 4 or 8): what then remains is at
- * least as large as the output. */
+ * least eight times as large as the output. */
 int ull__frame_reduction(const ull__resample_spec *spec);
 
 #endif
