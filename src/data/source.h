@@ -66,6 +66,11 @@ struct ull_source {
   void *state;
 };
 
+/* Every array has one shape for all samples, and plan and loader count on it. A kind with buckets
+ * of lengths would state them here, longest first: for each the shapes and a contiguous run of
+ * stored samples. The longest one bounds every slot, an epoch's order deals batches of one bucket,
+ * and the plan's family has a program for each; no kind states any. */
+
 /* Appends an array; role follows from the name. Checks rank, extents and size, and that the name is
  * new. */
 ull_status ull__source_add_array(ull_source *source, const char *name, ull_dtype dtype, int rank,
