@@ -37,7 +37,8 @@ static const ull_normalize three = {.active = true,
 /* The pixel at (c, y, x) of the moved image: crop first, then mirror. */
 static double moved_pixel(const uint8_t *image, ull_padding padding, ull__move move, int c, int y,
                           int x) {
-  int row = y + move.down, column = (move.flip ? WIDTH - 1 - x : x) + move.right;
+  int row = (move.flip_vertical ? HEIGHT - 1 - y : y) + move.down,
+      column = (move.flip ? WIDTH - 1 - x : x) + move.right;
   if (padding == ULL_PADDING_REFLECT) {
     row = row < 0 ? -row : row >= HEIGHT ? 2 * HEIGHT - 2 - row : row;
     column = column < 0 ? -column : column >= WIDTH ? 2 * WIDTH - 2 - column : column;
@@ -73,10 +74,11 @@ static void every_move(void **state) {
   (void)state;
   for (int padding = 0; padding < 2; padding++) {
     int pixels = padding == ULL_PADDING_REFLECT ? 4 : 8;
-    for (int i = 0; i < (2 * pixels + 1) * (2 * pixels + 1) * 2; i++) {
-      ull__move move = {.down = i / 2 % (2 * pixels + 1) - pixels,
-                        .right = i / 2 / (2 * pixels + 1) - pixels,
-                        .flip = i % 2};
+    for (int i = 0; i < (2 * pixels + 1) * (2 * pixels + 1) * 4; i++) {
+      ull__move move = {.down = i / 4 % (2 * pixels + 1) - pixels,
+                        .right = i / 4 / (2 * pixels + 1) - pixels,
+                        .flip = i % 2,
+                        .flip_vertical = i / 2 % 2};
       check_move(ULL_FLOAT32, (ull_padding)padding, pixels, move);
       check_move(ULL_FLOAT64, (ull_padding)padding, pixels, move);
     }
@@ -85,8 +87,8 @@ static void every_move(void **state) {
 
 static void moves_cover_their_range_evenly(void **state) {
   (void)state;
-  ull_augment augment = {.crop_pixels = 4, .flip = true};
-  int down[9] = {0}, right[9] = {0}, flips = 0, pairs[81] = {0};
+  ull_augment augment = {.crop_pixels = 4, .flip = true, .flip_vertical = true};
+  int down[9] = {0}, right[9] = {0}, flips = 0, vertical_flips = 0, pairs[81] = {0};
   enum { DRAWS = 81 * 400 };
   for (uint64_t i = 0; i < DRAWS; i++) {
     ull__move move = ull__draw_move(&augment, 12345, i / 1000, i % 1000);
@@ -96,15 +98,16 @@ static void moves_cover_their_range_evenly(void **state) {
     right[move.right + 4]++;
     pairs[(move.down + 4) * 9 + move.right + 4]++;
     flips += move.flip;
+    vertical_flips += move.flip_vertical;
   }
   for (int i = 0; i < 9; i++) assert_true(abs(down[i] - 3600) < 300 && abs(right[i] - 3600) < 300);
   for (int i = 0; i < 81; i++) assert_true(abs(pairs[i] - 400) < 100);
-  assert_true(abs(flips - DRAWS / 2) < 500);
+  assert_true(abs(flips - DRAWS / 2) < 500 && abs(vertical_flips - DRAWS / 2) < 500);
   ull__move a = ull__draw_move(&augment, 1, 2, 3), b = ull__draw_move(&augment, 1, 2, 3);
   assert_true(a.down == b.down && a.right == b.right && a.flip == b.flip);
   ull_augment none = {0};
   a = ull__draw_move(&none, 1, 2, 3);
-  assert_true(a.down == 0 && a.right == 0 && !a.flip);
+  assert_true(a.down == 0 && a.right == 0 && !a.flip && !a.flip_vertical);
 }
 
 /* Converts one element. */
