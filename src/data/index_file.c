@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -20,7 +21,7 @@
 
 static const char MAGIC[8] = {'U', 'L', 'L', 'I', 'N', 'D', 'E', 'X'};
 
-enum { READ_BYTES = 256 * 1024, LANES = 4, TEXT_READ = 512 };
+enum { READ_BYTES = 256 * 1024, WRITE_BYTES = 1 << 20, LANES = 4, TEXT_READ = 512 };
 
 static const int64_t SECOND_NS = 1000000000;
 
@@ -245,12 +246,39 @@ static uint8_t *assemble(const ull__index_parts *parts, ull__index_header *heade
   return block;
 }
 
+static bool write_all(int file, const uint8_t *block, uint64_t bytes) {
+  while (bytes > 0) {
+    ssize_t done = write(file, block, bytes < WRITE_BYTES ? (size_t)bytes : WRITE_BYTES);
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) return false;
+    block += done;
+    bytes -= (uint64_t)done;
+  }
+  return true;
+}
+
+/* Nothing waits for the disk: after a crash the checksum tells what became of the file. */
+static ull_status replace(const char *place, const uint8_t *block, uint64_t bytes) {
+  char *beside = ull__format("%s.%ld.partial", place, (long)gettid());
+  if (beside == NULL) return ull_error_last()->status;
+  int file = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  bool written = file >= 0 && write_all(file, block, bytes);
+  if (file >= 0) written &= close(file) == 0;
+  written = written && rename(beside, place) == 0;
+  ull_status status =
+      written ? ULL_OK
+              : ULL__FAIL(ULL_ERROR_IO, "%s: cannot be written: %s", place, strerror(errno));
+  if (!written && file >= 0) unlink(beside);
+  ull__free(beside);
+  return status;
+}
+
 static ull_status keep(const char *place, const uint8_t *block, uint64_t bytes) {
   char *folder = ull__strndup(place, (size_t)(strrchr(place, '/') - place));
   if (folder == NULL) return ull_error_last()->status;
   ull_status status = ull__make_folders(folder);
   ull__free(folder);
-  return status == ULL_OK ? ull__file_write_atomic(place, block, bytes) : status;
+  return status == ULL_OK ? replace(place, block, bytes) : status;
 }
 
 /* The kept file takes the place of the block, whatever becomes of other processes' writing. */

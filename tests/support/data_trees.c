@@ -29,6 +29,7 @@ void put_bytes(const char *root, const char *name, const void *bytes, size_t cou
   char path[4096];
   snprintf(path, sizeof path, "%s/%s", root, name);
   make_above(path);
+  unlink(path); /* file systems that wait for the disk when a file is cut and written again */
   write_file(path, bytes, count);
 }
 
