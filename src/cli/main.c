@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "ullage/log.h"
 #include "ullage/version.h"
 
 static int usage(FILE *out) {
@@ -89,9 +90,15 @@ static int parse_and_dispatch(ull_command which, command *c, int argc, char **ar
   return dispatch(which, c);
 }
 
+static void print_warning(void *unused, ull_log_level level, const char *message) {
+  (void)unused;
+  fprintf(stderr, "ullage: %s: %s\n", ull_log_level_name(level), message);
+}
+
 static int run_command(ull_command which, int argc, char **argv) {
   command c = {.json = wants_json(argc, argv)};
   c.report = c.json ? stderr : stdout;
+  ull_log_set(print_warning, NULL, ULL_LOG_WARNING);
   if (ull_config_create(which, &c.config) != ULL_OK) return cli_fail(&c, NULL);
   int code = parse_and_dispatch(which, &c, argc, argv);
   ull_config_destroy(c.config);
