@@ -243,6 +243,7 @@ static ull_status run(ull__image_reader *reader, ull__jpeg *jpeg, output *out) {
   jpeg->scanning = true;
   cinfo->progress = jpeg_has_multiple_scans(cinfo) ? &jpeg->progress : NULL;
   jpeg_start_decompress(cinfo);
+  ull__huffman_take_over(jpeg);
   bool incomplete = is_incomplete(cinfo);
   if (incomplete && jpeg->info->reason[0] == '\0') jpeg->info->reason = "incomplete progression";
   if (!incomplete) out->left = crop_columns(cinfo, &out->region);

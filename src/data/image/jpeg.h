@@ -11,6 +11,7 @@
 #include <jerror.h>
 
 #include "data/image/codec.h"
+#include "data/image/jpeg_huffman.h"
 
 /* The library's small objects: state of its modules, Huffman and dequantisation tables. Measured
  * over every form of file: at most 21 KiB; what needs more is an error, never an overrun. */
@@ -37,6 +38,8 @@ typedef struct ull__jpeg {
   uint64_t large_bytes, large_used;
   struct jvirt_barray_control *arrays; /* requested, not yet realised */
 
+  ull__huffman huffman;
+
   bool scanning;       /* past the headers: what is wrong from here on is wrong in the pixels */
   bool turned_by_exif; /* the orientation is EXIF's, not XMP's */
   bool ended;          /* the data has ended too early */
@@ -46,6 +49,11 @@ typedef struct ull__jpeg {
 void ull__jpeg_install_memory(ull__jpeg *jpeg);
 void ull__jpeg_install_source(ull__jpeg *jpeg);
 void ull__jpeg_install_errors(ull__jpeg *jpeg);
+
+/* After jpeg_start_decompress: Huffman decoding of our own from here on, where the picture is an
+ * ordinary one (sequential, all components in one scan, tables 0 and 1); any other stays the
+ * library's. */
+void ull__huffman_take_over(ull__jpeg *jpeg);
 
 /* Leaves the library with a status of our own; the record is filled. Does not return. */
 void ull__jpeg_stop(ull__jpeg *jpeg, ull_status status) __attribute__((noreturn));
