@@ -40,10 +40,10 @@ static void print_progress(packing *p, const ull_pack_progress *now, double seco
   double rate = seconds > 0 ? (double)here / seconds : 0;
   double left = rate > 0 ? (double)(now->total - now->done) / rate : 0;
   fprintf(p->c->report,
-          "%s%-5s %llu/%llu samples · %.1f MiB of %.1f MiB · %llu shards · %llu bad · %.0f "
+          "%s%-5s %llu/%llu samples · %.1f MiB in, %.1f MiB out · %llu shards · %llu bad · %.0f "
           "samples/s · %.0f s left%s",
           p->live ? "\r\033[K" : "", p->current->name, (unsigned long long)now->done,
-          (unsigned long long)now->total, mib(now->bytes_out), mib(now->bytes_in),
+          (unsigned long long)now->total, mib(now->bytes_in), mib(now->bytes_out),
           (unsigned long long)now->shards, (unsigned long long)now->bad, rate, left,
           p->live ? "" : "\n");
   fflush(p->c->report);
