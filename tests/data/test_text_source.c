@@ -126,6 +126,32 @@ static void test_the_form_of_a_tokenizer(void **state) {
   ull__free(options);
 }
 
+/* Lines changed at random are read, or left out; nothing else happens. */
+static void test_mutated_lines(void **state) {
+  (void)state;
+  static const char line[] =
+      "{\"text\":\"abc\\u00e9\"}\n{\"messages\":[{\"role\":\"user\",\"content\":[{\"text\":\"a\"}]}"
+      ","
+      "{\"role\":\"assistant\",\"content\":\"b\"}]}\n{\"prompt\":\"p\",\"completion\":\"c\"}\n";
+  uint32_t random = 17;
+  int read = 0;
+  for (int round = 0; round < 150; round++) {
+    char changed[sizeof line];
+    memcpy(changed, line, sizeof line);
+    for (int k = 0; k < 1 + round % 3; k++) {
+      size_t at = next_random(&random) % (sizeof line - 1);
+      changed[at] = "\"{}[],:\\\n0\xff\0"
+                    "a"[next_random(&random) % 13];
+    }
+    write_file(path_in(text_folder, "mutated.jsonl"), changed, sizeof line - 1);
+    ull_status status =
+        try_text_source("text", path_in(text_folder, "mutated.jsonl"), "?seq=8&pack=1&bad=skip");
+    read += status == ULL_OK;
+    if (status != ULL_OK && status != ULL_ERROR_DATA) fail_msg("%s", ull_error_last()->message);
+  }
+  assert_true(read > 100);
+}
+
 /* ---- packing ---- */
 
 typedef struct seen {
@@ -316,11 +342,11 @@ static void test_ends_within_a_text(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_blocks_of_a_text),       cmocka_unit_test(test_documents_of_lines),
-      cmocka_unit_test(test_conversations),          cmocka_unit_test(test_the_form_of_a_tokenizer),
-      cmocka_unit_test(test_packed_documents),       cmocka_unit_test(test_packing_alone),
-      cmocka_unit_test(test_pieces_without_targets), cmocka_unit_test(test_a_long_text),
-      cmocka_unit_test(test_ends_within_a_text),
+      cmocka_unit_test(test_blocks_of_a_text), cmocka_unit_test(test_documents_of_lines),
+      cmocka_unit_test(test_conversations),    cmocka_unit_test(test_the_form_of_a_tokenizer),
+      cmocka_unit_test(test_mutated_lines),    cmocka_unit_test(test_packed_documents),
+      cmocka_unit_test(test_packing_alone),    cmocka_unit_test(test_pieces_without_targets),
+      cmocka_unit_test(test_a_long_text),      cmocka_unit_test(test_ends_within_a_text),
   };
   return cmocka_run_group_tests(tests, set_up_texts, tear_down_texts);
 }

@@ -24,6 +24,7 @@ static const uint64_t PROGRESS_NS = UINT64_C(5000000000);
 
 typedef struct making {
   const ull__text_options *options;
+  const char *hash; /* of the tokenizer that the kept file is named after */
   const ull__data_file *file;
   ull__tokenizer *tokenizer;
   ull__encoder *encoder;
@@ -297,6 +298,8 @@ static ull_status check_unchanged(const making *m, const ull__stamp *stamp) {
 
 static ull_status make_all(making *m) {
   ULL__TRY(ull__tokenizer_open(m->options->tokenizer, &m->tokenizer));
+  if (strcmp(ull__tokenizer_hash(m->tokenizer), m->hash) != 0)
+    return ULL__FAIL(ULL_ERROR_DATA, "%s: changed while it was read", m->options->tokenizer);
   ULL__TRY(ull__encoder_create(m->tokenizer, &m->encoder));
   ULL__TRY(choose_eot(m));
   uint32_t limit = ull__tokenizer_id_limit(m->tokenizer);
@@ -310,12 +313,13 @@ typedef struct request {
   const ull__text_options *options;
   const ull__data_file *file;
   ull__stamp stamp;
+  char hash[65]; /* of the tokenizer */
 } request;
 
 static ull_status make(void *context, ull__kept_writer *writer,
                        uint64_t numbers[ULL__KEPT_NUMBERS]) {
   const request *r = context;
-  making m = {.options = r->options, .file = r->file, .writer = writer};
+  making m = {.options = r->options, .hash = r->hash, .file = r->file, .writer = writer};
   ull_status status = make_all(&m);
   if (status == ULL_OK) status = check_unchanged(&m, &r->stamp);
   ull__encoder_destroy(m.encoder);
@@ -334,9 +338,7 @@ static ull_status make(void *context, ull__kept_writer *writer,
 }
 
 /* All that the tokens follow from beside the file's stamp. */
-static ull_status describe_key(const ull__text_options *options, char **key) {
-  char hash[65];
-  ULL__TRY(ull__tokenizer_hash_file(options->tokenizer, hash));
+static ull_status describe_key(const ull__text_options *options, const char *hash, char **key) {
   char *real = realpath(options->path, NULL);
   *key = ull__format("%s\n%s\n%s\n%s\n%d %d %d", real ? real : options->path, hash,
                      options->eot ? options->eot : "", options->field, options->is_lines,
@@ -347,10 +349,11 @@ static ull_status describe_key(const ull__text_options *options, char **key) {
 
 static ull_status open_kept(const ull__text_options *options, const ull__data_file *file,
                             ull__token_stream *out) {
-  request r = {options, file, {0}};
+  request r = {.options = options, .file = file};
   struct stat about;
   char *key;
-  ULL__TRY(describe_key(options, &key));
+  ULL__TRY(ull__tokenizer_hash_file(options->tokenizer, r.hash));
+  ULL__TRY(describe_key(options, r.hash, &key));
   if (fstat(file->descriptor, &about) != 0) memset(&about, 0, sizeof about);
   r.stamp = ull__stamp_of(&about);
   const ull__kept_maker maker = {.make = make,

@@ -8,11 +8,14 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/sha256.h"
+#include "data/content.h"
 #include "data/text/tokenizer_internal.h"
 #include "data/text/unicode.h"
 
-/* Of the largest published ones a fifth. */
+/* Several times the largest published ones. */
 #define TOKENIZER_LIMIT_BYTES ((uint64_t)256 << 20)
+
+enum { HASH_BYTES = 16384 };
 
 static const ull__short_text space_mark = {.bytes = "\xe2\x96\x81", .length = 3};
 
@@ -160,8 +163,7 @@ static ull_status open_bytes(ull__tokenizer **out) {
   return ULL_OK;
 }
 
-static ull_status read_file(const char *path, char **json, size_t *bytes) {
-  if (ull__file_read(path, TOKENIZER_LIMIT_BYTES, json, bytes) == ULL_OK) return ULL_OK;
+static ull_status cannot_read(const char *path) {
   ull__error_holder("--tokenizer %s", path);
   return ull__error_change("give the path of a tokenizer.json, or bytes");
 }
@@ -171,21 +173,37 @@ ull_status ull__tokenizer_open(const char *text, ull__tokenizer **out) {
   size_t bytes;
   *out = NULL;
   if (strcmp(text, "bytes") == 0) return open_bytes(out);
-  ULL__TRY(read_file(text, &json, &bytes));
+  if (ull__file_read(text, TOKENIZER_LIMIT_BYTES, &json, &bytes) != ULL_OK)
+    return cannot_read(text);
   ull_status status = ull__tokenizer_parse(json, bytes, text, out);
   ull__free(json);
   return status;
 }
 
+static ull_status hash_content(const ull__data_file *file, char hash[65]) {
+  uint8_t part[HASH_BYTES];
+  const ull__content whole = {.file = file, .bytes = file->bytes};
+  ull__sha256 state;
+  ull__sha256_begin(&state);
+  for (uint64_t at = 0; at < whole.bytes; at += sizeof part) {
+    uint64_t left = whole.bytes - at;
+    size_t count = left < sizeof part ? (size_t)left : sizeof part;
+    ULL__TRY(ull__content_read(&whole, at, part, count));
+    ull__sha256_add(&state, part, count);
+  }
+  ull__sha256_end_hex(&state, hash);
+  return ULL_OK;
+}
+
 ull_status ull__tokenizer_hash_file(const char *text, char hash[65]) {
-  char *json;
-  size_t bytes;
+  ull__data_file file;
   snprintf(hash, 65, "bytes");
   if (strcmp(text, "bytes") == 0) return ULL_OK;
-  ULL__TRY(read_file(text, &json, &bytes));
-  hash_bytes(json, bytes, hash);
-  ull__free(json);
-  return ULL_OK;
+  ull_status status = ull__data_file_open(text, &file);
+  if (status != ULL_OK) return cannot_read(text);
+  status = hash_content(&file, hash);
+  ull__data_file_close(&file);
+  return status;
 }
 
 void ull__tokenizer_close(ull__tokenizer *t) {
@@ -231,11 +249,4 @@ const uint32_t *ull__tokenizer_prefix(const ull__tokenizer *t, size_t *count) {
 
 const char *ull__tokenizer_hash(const ull__tokenizer *t) {
   return t->hash;
-}
-
-uint64_t ull__tokenizer_resident_bytes(const ull__tokenizer *t) {
-  return sizeof *t + t->merges.slot_count * sizeof *t->merges.slots +
-         ull__vocabulary_resident_bytes(&t->vocabulary) +
-         ull__vocabulary_resident_bytes(&t->added_names) + t->added.node_capacity * 16 +
-         t->added_normalized.node_capacity * 16;
 }

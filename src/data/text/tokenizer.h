@@ -48,8 +48,6 @@ const char *ull__tokenizer_hash(const ull__tokenizer *tokenizer);
 /* The same without reading more than bytes. */
 ull_status ull__tokenizer_hash_file(const char *text, char hash[65]);
 
-uint64_t ull__tokenizer_resident_bytes(const ull__tokenizer *tokenizer);
-
 typedef struct ull__token_list {
   uint32_t *items;
   size_t count, capacity;

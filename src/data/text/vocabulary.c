@@ -105,11 +105,6 @@ const uint8_t *ull__vocabulary_text(const ull__vocabulary *v, uint32_t id, size_
   return v->bytes + entry->at;
 }
 
-uint64_t ull__vocabulary_resident_bytes(const ull__vocabulary *v) {
-  return v->capacity * sizeof *v->entries + v->byte_capacity + v->slot_count * sizeof *v->slots +
-         v->id_capacity * sizeof *v->by_id;
-}
-
 void ull__vocabulary_free(ull__vocabulary *v) {
   ull__free(v->entries);
   ull__free(v->bytes);

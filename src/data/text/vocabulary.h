@@ -38,7 +38,6 @@ bool ull__vocabulary_find(const ull__vocabulary *vocabulary, const void *text, s
                           uint32_t *id);
 /* NULL where no token has the number. */
 const uint8_t *ull__vocabulary_text(const ull__vocabulary *vocabulary, uint32_t id, size_t *length);
-uint64_t ull__vocabulary_resident_bytes(const ull__vocabulary *vocabulary);
 void ull__vocabulary_free(ull__vocabulary *vocabulary);
 
 /* Of any bytes; also for caches of words. */
