@@ -7,7 +7,7 @@
 #include "plan/facts.h"
 
 #define TRIES 7u
-#define SMALL_SHARE 32 /* of the limit: what smaller outputs do depends on no order */
+#define SMALL_SHARE 32 /* of the limit: for smaller outputs order matters little */
 
 typedef struct proof {
   const ull__must *must;
@@ -64,17 +64,24 @@ static ull_status try_pair(proof *p, ull__node_id a, ull__node_id b) {
   return ULL_OK;
 }
 
-/* Whether the node makes something large that the other reads. */
-static bool feeds(const proof *p, ull__node_id node, ull__node_id reader) {
+/* Bytes that the node makes and the other reads. */
+static uint64_t fed_bytes(const proof *p, ull__node_id node, ull__node_id reader) {
   const ull__schedule_model *m = p->must->model;
   const ull__node *maker = ull__graph_node(m->lowered->graph, node);
-  bool large = false;
-  for (uint32_t o = 0; o < maker->output_count && !large; o++) {
+  uint64_t bytes = 0;
+  for (uint32_t o = 0; o < maker->output_count; o++) {
     ull__value_id root = m->root[maker->outputs[o]];
-    large = !m->resident[root] && m->bytes[root] >= p->limit_bytes / SMALL_SHARE &&
-            ull__must_use(p->must, reader, root);
+    if (!m->resident[root] && ull__must_use(p->must, reader, root)) bytes += m->bytes[root];
   }
-  return large;
+  return bytes;
+}
+
+/* Whether what `first` makes for the reader weighs while `second` runs. */
+static bool weighs(const proof *p, ull__node_id first, ull__node_id second, ull__node_id reader) {
+  uint64_t fed = fed_bytes(p, first, reader);
+  ull__company alone = {.crossed = second};
+  return fed >= p->limit_bytes / SMALL_SHARE &&
+         ull__must_live_bytes(p->must, second, &alone, NULL) + fed >= p->limit_bytes / 2;
 }
 
 static ull_status try_pairs(proof *p, ull__node_id *latest) {
@@ -84,7 +91,7 @@ static ull_status try_pairs(proof *p, ull__node_id *latest) {
     uint32_t count = ull__must_latest(p->must, n, latest);
     for (uint32_t i = 0; i < count && !p->holds; i++)
       for (uint32_t j = i + 1; j < count && !p->holds; j++)
-        if (feeds(p, latest[i], n) && feeds(p, latest[j], n))
+        if (weighs(p, latest[i], latest[j], n) && weighs(p, latest[j], latest[i], n))
           ULL__TRY(try_pair(p, latest[i], latest[j]));
   }
   return ULL_OK;

@@ -116,7 +116,7 @@ void ull__search_keep_nothing(const ull__search_state *s, ull__decisions *decisi
 
 /* ---- upwards: keep again what fits under a peak ---- */
 
-#define PACKINGS_TRIED 4u
+#define PACKINGS_TRIED 3u
 
 typedef struct candidate {
   ull__value_id root;
