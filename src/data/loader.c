@@ -135,6 +135,7 @@ static ull_status start(ull_loader *loader, const ull_loader_options *options) {
   ULL__TRY(ull__loader_plan(options, &layout, loader->arrays));
   ULL__TRY(ull__order_create(options, &loader->order));
   ull__loader_place(loader);
+  ull__loader_read_limits(loader);
   ULL__TRY(create_readers(loader));
   return ull__loader_start_workers(loader);
 }

@@ -84,6 +84,8 @@ typedef struct ull__worker {
   uint64_t large_used; /* the most it ever took of the region for large pictures */
   uint64_t peak_bytes; /* of scratch, as booked under the mutex */
   ull__record *record; /* NULL where there are no pictures */
+  uint64_t read_bytes; /* encoded, of the claim under way */
+  bool drops_behind;   /* as when the claim began */
 } ull__worker;
 
 /* Offsets in the block. */
@@ -136,8 +138,13 @@ struct ull_loader {
   uint64_t claim_sequence, claim_sample;
   uint64_t next_sequence;
   uint64_t sample_ns; /* what a sample takes a thread: a moving average; 0 = unknown */
-  uint64_t lent_ns;   /* when the last batch was lent */
-  uint64_t step_ns;   /* what the caller does between two batches: a moving average */
+  uint64_t read_ns;   /* what reading a sample takes: a moving average */
+  uint64_t read_bytes, read_samples; /* encoded, since the beginning */
+  uint64_t ahead_left;               /* samples for which the kernel is still asked ahead */
+  uint64_t cache_bytes; /* what a cgroup leaves to the page cache; UINT64_MAX: no limit */
+  bool drops_behind;    /* pages that were read are given back */
+  uint64_t lent_ns;     /* when the last batch was lent */
+  uint64_t step_ns;     /* what the caller does between two batches: a moving average */
   ull__ticks ticks;
   uint64_t stage_ticks[ULL_STAGE_COUNT];
   uint64_t peak_large; /* as booked under the mutex */
@@ -206,6 +213,13 @@ ull_status ull__loader_die(const ull_loader *loader, ull__sample_result *result)
 /* A batch all of whose samples are there: closes gaps, mixes. On the thread that filled the last
  * sample, without the mutex. */
 ull_status ull__loader_finish(ull_loader *loader, ull__slot *slot);
+
+/* Page cache (loader_cache.c): what cgroups leave to it; how reading goes, with the mutex held; the
+ * kernel asked for a sample that is due later; pages given back before a record is closed. */
+void ull__loader_read_limits(ull_loader *loader);
+void ull__loader_follow_reads(ull_loader *loader, const ull__worker *worker, uint64_t samples);
+void ull__loader_read_ahead(ull_loader *loader, ull__worker *worker, const ull__claim *claim);
+void ull__loader_leave_record(const ull__worker *worker);
 
 /* With the mutex held: takes the next run of samples if there is a slot for it. */
 bool ull__loader_claim(ull_loader *loader, ull__claim *claim);

@@ -110,6 +110,7 @@ static void book_times(ull_loader *loader, ull__worker *worker, const ull__claim
   uint64_t took = ull__clock_now_ns() - worker->claimed_ns;
   worker->claimed_ns = 0;
   loader->sample_ns = follow(loader->sample_ns, took / claim->count + 1);
+  if (loader->layout.has_pictures) ull__loader_follow_reads(loader, worker, claim->count);
   for (int s = 0; s < ULL_STAGE_COUNT; s++) {
     loader->stage_ticks[s] += worker->stage_ticks[s];
     worker->stage_ticks[s] = 0;
@@ -170,7 +171,11 @@ void ull__loader_work(ull_loader *loader, ull__worker *worker, const ull__claim 
   worker->claimed_ns = ull__clock_now_ns();
   worker->checked_ns = 0;
   if (loader->layout.standby > 0) worker->claimed_cpu_ns = read_clock(CLOCK_THREAD_CPUTIME_ID);
+  bool ahead = loader->ahead_left > 0;
+  worker->drops_behind = loader->drops_behind;
+  worker->read_bytes = 0;
   pthread_mutex_unlock(&loader->mutex);
+  if (ahead) ull__loader_read_ahead(loader, worker, claim);
   ull__loader_fill(loader, claim, worker, outcome);
   pthread_mutex_lock(&loader->mutex);
   if (ull__loader_complete(loader, worker, claim, outcome)) {
