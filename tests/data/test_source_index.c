@@ -166,7 +166,7 @@ static void damage_is_found(void **state) {
 
 /* ---- of a folder ---- */
 
-enum { CLASSES = 12, PICTURES = 420 };
+enum { CLASSES = 12, PICTURES = 110, NAME_DIGITS = 180 };
 
 static void put_tree(const char *name) {
   char path[1200], file[1300];
@@ -174,8 +174,7 @@ static void put_tree(const char *name) {
     snprintf(path, sizeof path, "%s/class %02d", name, c);
     put_folder(root, path);
     for (int i = 0; i < PICTURES; i++) {
-      snprintf(file, sizeof file, "%s/%s/a picture with a name of some length %05d.jpg", root, path,
-               i);
+      snprintf(file, sizeof file, "%s/%s/picture %0*d.jpg", root, path, NAME_DIGITS, i);
       write_file(file, "x", 1);
     }
   }
@@ -198,10 +197,10 @@ static void check_tree(const char *text, uint64_t extra, bool in_memory) {
   assert_int_equal(ull_source_class_count(source), CLASSES);
   assert_int_equal(ull_source_resident_bytes(source) > 256 * 1024, in_memory);
   uint64_t shift = 0;
-  for (uint32_t i = 0; i < CLASSES * PICTURES; i += 97) {
-    char name[1200], ending[200];
-    snprintf(ending, sizeof ending, "class %02d/a picture with a name of some length %05d.jpg",
-             (int)(i / PICTURES), (int)(i % PICTURES));
+  for (uint32_t i = 0; i < CLASSES * PICTURES; i += 37) {
+    char name[1200], ending[300];
+    snprintf(ending, sizeof ending, "class %02d/picture %0*d.jpg", (int)(i / PICTURES), NAME_DIGITS,
+             (int)(i % PICTURES));
     if (i >= PICTURES) shift = extra;
     ull_source_sample_name(source, i + shift, name, sizeof name);
     assert_non_null(strstr(name, ending));
