@@ -54,6 +54,7 @@ static size_t run_loops(const ull__resample_loops *loops, const row_job *job, ui
   for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
     for (int stride = 1; stride <= 3; stride++) {
       size_t bytes = (size_t)(job->width * stride) * ull_dtype_bytes(dtypes[i]);
+      at = out + ((size_t)(at - out) + 7) / 8 * 8;
       memset(at, 0, bytes);
       for (int x = 0; x < job->width; x++) floats[x] *= 1 + (float)stride * 0.37f;
       ull__row_store how = {dtypes[i], stride};
@@ -104,7 +105,7 @@ static void instruction_sets_give_the_same_bits(void **state) {
   (void)state;
   typedef const ull__resample_loops *(*getter)(void);
   static const getter getters[] = ULL__ISA_TABLE(ull__resample_loops);
-  static uint8_t wanted[1 << 20], got[1 << 20];
+  static _Alignas(8) uint8_t wanted[1 << 20], got[1 << 20];
   if (ull__cpu_isa() == ULL__ISA_PORTABLE) skip();
   for (int i = 0; i < 120; i++) {
     row_job job;
