@@ -127,7 +127,8 @@ static int compare_values(const void *a, const void *b) {
 ull_status ull__bound_add_case(ull__bound *out, const ull__must *must, ull__node_id n,
                                ull__node_id before, const ull__company *c) {
   ull__live_values values = {0};
-  ull__bound_case entry = {.before = before, .holds = c->held_count > 0};
+  ull__bound_case entry = {
+      .before = before, .order = {ULL__NONE, ULL__NONE}, .holds = c->held_count > 0};
   ull__must_live_bytes(must, n, c, &entry.node);
   entry.first_value = (uint32_t)out->values.count;
   ull_status status = ull__must_live(must, entry.node, c, &values, &entry.bytes);

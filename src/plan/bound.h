@@ -23,8 +23,9 @@
 typedef struct ull__bound_case {
   ull__node_id node;   /* what runs */
   ull__node_id before; /* not ULL__NONE: it makes the needed value, and before this node */
-  uint32_t first_after, after_count; /* in `afters`: nodes that have run before */
-  bool holds;                        /* while values are held */
+  uint32_t first_after, after_count; /* in `afters`: nodes that have run before it does so */
+  ull__node_id order[2]; /* not ULL__NONE: in schedules that run the first before the second */
+  bool holds;            /* while values are held */
   uint64_t bytes;
   uint32_t first_value, value_count;
 } ull__bound_case;

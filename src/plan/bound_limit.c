@@ -1,6 +1,8 @@
 /* Bounds from limits that no schedule stays below: the facts that follow from a limit meet at a
  * node that takes as much, or they do in either order of two nodes that both must run before a
  * third. */
+#include <string.h>
+
 #include "base/alloc.h"
 #include "base/error.h"
 #include "plan/bound_internal.h"
@@ -17,27 +19,28 @@ typedef struct proof {
   bool holds;
 } proof;
 
-/* The case in which a contradiction ends: after `after`, unless that is ULL__NONE. */
-static ull_status end_case(proof *p, const ull__facts *facts, ull__node_id after) {
+/* The case in which a contradiction ends. */
+static ull_status end_case(proof *p, const ull__facts *facts, const ull__node_id order[2]) {
   ull__held *held = ull__alloc(facts->tracked_count + 1, sizeof *held);
   if (!held) return ULL_ERROR_OUT_OF_MEMORY;
   ull__company c = {.crossed = facts->contradiction,
-                    .after = &after,
-                    .after_count = after != ULL__NONE,
                     .held = held,
                     .held_count = ull__facts_held(facts, facts->contradiction, held)};
   ull_status status =
       ull__bound_add_case(&p->found, facts->must, facts->contradiction, ULL__NONE, &c);
+  if (status == ULL_OK)
+    memcpy(p->found.cases.items[p->found.cases.count - 1].order, order, 2 * sizeof *order);
   if (facts->least_bytes < p->least_bytes) p->least_bytes = facts->least_bytes;
   ull__free(held);
   return status;
 }
 
-static ull_status try_facts(proof *p, const ull__must *must, ull__node_id after, bool *ends) {
+static ull_status try_facts(proof *p, const ull__must *must, const ull__node_id order[2],
+                            bool *ends) {
   ull__facts facts;
   ull_status status = ull__facts_derive(must, p->limit_bytes, &facts);
   *ends = status == ULL_OK && facts.contradiction != ULL__NONE;
-  if (*ends) status = end_case(p, &facts, after);
+  if (*ends) status = end_case(p, &facts, order);
   ull__facts_free(&facts);
   return status;
 }
@@ -50,7 +53,7 @@ static void start_over(proof *p) {
 static ull_status try_order(proof *p, ull__node_id first, ull__node_id second, bool *ends) {
   ull__must *ordered = NULL;
   ULL__TRY(ull__must_create_ordered(p->must, first, second, &ordered));
-  ull_status status = try_facts(p, ordered, first, ends);
+  ull_status status = try_facts(p, ordered, (const ull__node_id[]){first, second}, ends);
   ull__must_destroy(ordered);
   return status;
 }
@@ -100,7 +103,7 @@ static ull_status try_pairs(proof *p, ull__node_id *latest) {
 static ull_status try_limit(proof *p, uint64_t limit_bytes) {
   p->limit_bytes = limit_bytes;
   start_over(p);
-  ULL__TRY(try_facts(p, p->must, ULL__NONE, &p->holds));
+  ULL__TRY(try_facts(p, p->must, (const ull__node_id[]){ULL__NONE, ULL__NONE}, &p->holds));
   if (p->holds) return ULL_OK;
   ull__node_id *latest = ull__alloc(p->must->model->node_count, sizeof *latest);
   if (!latest) return ULL_ERROR_OUT_OF_MEMORY;

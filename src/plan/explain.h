@@ -28,7 +28,8 @@ typedef struct ull__certificate_value {
 typedef struct ull__certificate_case {
   const char *node;                  /* what runs */
   const char *before;                /* makes what is needed, and before this; NULL: just runs */
-  uint32_t first_after, after_count; /* nodes that have run before */
+  uint32_t first_after, after_count; /* nodes that have run before it does so */
+  const char *order[2];              /* in schedules that run the first before the second; NULL */
   bool holds;                        /* while values are held */
   uint64_t bytes;
   uint32_t first_value, value_count;

@@ -56,7 +56,8 @@ static void explain(const ull__graph *graph, const ull__bound *bound, const ull_
     if (bound->needed != ULL__NONE)
       snprintf(why, size, "made before, held for %s", reader);
     else
-      snprintf(why, size, "held for %s: making it later, with what it is made of, takes %llu bytes",
+      snprintf(why, size,
+               "held for %s: making it later, with what it is made of, takes %llu bytes or more",
                reader, (unsigned long long)bound->bytes);
     break;
   }
@@ -96,14 +97,16 @@ static ull_status name_bound(const ull__graph *graph, const ull__bound *bound,
   }
   for (size_t c = 0; c < bound->cases.count; c++) {
     const ull__bound_case *from = &bound->cases.items[c];
-    ull__certificate_case entry = {.node = node_name(graph, from->node),
-                                   .before = node_name(graph, from->before),
-                                   .first_after = from->first_after,
-                                   .after_count = from->after_count,
-                                   .holds = from->holds,
-                                   .bytes = from->bytes,
-                                   .first_value = from->first_value,
-                                   .value_count = from->value_count};
+    ull__certificate_case entry = {
+        .node = node_name(graph, from->node),
+        .before = node_name(graph, from->before),
+        .first_after = from->first_after,
+        .after_count = from->after_count,
+        .order = {node_name(graph, from->order[0]), node_name(graph, from->order[1])},
+        .holds = from->holds,
+        .bytes = from->bytes,
+        .first_value = from->first_value,
+        .value_count = from->value_count};
     ULL__TRY(ull__vector_push(&out->cases, entry));
   }
   for (size_t a = 0; a < bound->afters.count; a++)
@@ -165,6 +168,8 @@ static void add_case(ull__page *page, const ull__certificate *c,
     ull__page_add(page, "%s%s", i == 0 ? " after " : " and ",
                   c->afters.items[each->first_after + i]);
   if (each->before) ull__page_add(page, ", before %s", each->before);
+  if (each->order[0])
+    ull__page_add(page, ", where %s comes before %s", each->order[0], each->order[1]);
   ull__page_add(page, ": %s (%llu bytes) live", ull__byte_size_format(each->bytes, size),
                 (unsigned long long)each->bytes);
 }
@@ -191,7 +196,7 @@ static void add_proof(ull__page *page, const ull__certificate *c) {
     ull__page_add(page, "  %s needs %s, made by forward; whenever it is made,\n", c->node,
                   c->needed);
   else if (c->cases.count > 1)
-    ull__page_add(page, "  whichever runs last,\n");
+    ull__page_add(page, "  in either order of two nodes,\n");
   for (size_t i = 0; i < c->cases.count; i++) {
     ull__page_add(page, i == 0 ? "  " : "  or ");
     add_case(page, c, &c->cases.items[i]);

@@ -39,6 +39,10 @@ static ull_status put_case(const ull__certificate *c, const ull__certificate_cas
   for (uint32_t i = 0; i < each->after_count; i++)
     ULL__TRY(ull__json_append(after, json_string(c->afters.items[each->first_after + i])));
   ULL__TRY(put_text(object, "before", each->before));
+  json_t *order = json_array();
+  ULL__TRY(ull__json_put(object, "order", order));
+  for (int i = 0; i < 2 && each->order[0]; i++)
+    ULL__TRY(ull__json_append(order, json_string(each->order[i])));
   ULL__TRY(ull__json_put(object, "holds", json_boolean(each->holds)));
   ULL__TRY(put_bytes(object, "sum_bytes", each->bytes));
   return put_values(c, each, object);

@@ -56,13 +56,21 @@ static ull__node_id primary(const proof *p, ull__node_id n) {
 
 /* What crosses was made by a copy or by a node that must have run by then, and is read by one that
  * cannot have. */
+static bool precedes(const proof *p, const ull__bound_case *c, ull__node_id first,
+                     ull__node_id second) {
+  if (ull__must_precede(p->must, first, second)) return true;
+  if (c->order[0] == ULL__NONE) return false;
+  return (first == c->order[0] || ull__must_precede(p->must, first, c->order[0])) &&
+         (second == c->order[1] || ull__must_precede(p->must, c->order[1], second));
+}
+
 static void check_crossing(const proof *p, const ull__bound_case *c, const ull__live_value *v) {
   assert_true(p->must->once[v->reader] && reads(p, v->reader, v->root));
   ull__node_id end = c->before == ULL__NONE ? primary(p, c->node) : c->before;
-  if (v->reader != c->before) assert_true(ull__must_precede(p->must, end, v->reader));
+  if (v->reader != c->before) assert_true(precedes(p, c, end, v->reader));
   if (v->maker == ULL__NONE) return;
   assert_true(p->must->once[v->maker]);
-  bool made = c->before == ULL__NONE && ull__must_precede(p->must, v->maker, end);
+  bool made = c->before == ULL__NONE && precedes(p, c, v->maker, end);
   for (uint32_t i = 0; i < c->after_count; i++) {
     ull__node_id after = p->bound.afters.items[c->first_after + i];
     made = made || v->maker == after || ull__must_precede(p->must, v->maker, after);
@@ -89,7 +97,7 @@ static void check_value(const proof *p, const ull__bound_case *c, const ull__liv
     assert_true(c->holds && p->model->droppable[v->root]);
     assert_true(p->bound.needed == ULL__NONE || v->root == p->bound.needed);
     assert_true(ull__must_use(p->must, v->reader, v->root));
-    assert_true(ull__must_precede(p->must, primary(p, c->node), v->reader));
+    assert_true(precedes(p, c, primary(p, c->node), v->reader));
     break;
   }
 }
