@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <zlib.h>
 
 #include "base/alloc.h"
 #include "base/philox.h"
@@ -208,6 +209,41 @@ static void damaged_packed_shards(void **state) {
   free_buffer(&tar);
 }
 
+/* A header may promise gigabytes: what is not there takes no memory, and what would be is refused.
+ */
+static void promises_take_no_memory(void **state) {
+  (void)state;
+  byte_buffer tar = {0};
+  uint64_t live = ull__alloc_count().live_bytes;
+  append_samples(&tar, 0, 3, true);
+  append_text(&tar, "000003.cls", "3");
+  size_t header = tar.count;
+  append_text(&tar, "000003.jpg", "picture 3 and no more");
+  memcpy(tar.bytes + header + 124, "17777777777", 11); /* 2 GiB - 1 */
+  seal(tar.bytes + header);
+  write_gzip(path_in(root, "a.tar"), tar.bytes, tar.count);
+  ull_source *source = open_or_fail(at_root("tar:", "a.tar"), ULL_SPLIT_TRAIN);
+  assert_int_equal(ull_source_sample_count(source), 4);
+  assert_true(ull_source_resident_bytes(source) < 1 << 20);
+  assert_true(ull__alloc_count().live_bytes - live < 1 << 20);
+  assert_memory_equal(record_text(source, 3, 0), "picture 3 and no more", 21);
+  ull_source_close(source);
+  free_buffer(&tar);
+  static uint8_t zeros[1 << 20];
+  append_text(&tar, "0.cls", "0");
+  header = tar.count;
+  append_text(&tar, "0.jpg", "");
+  memcpy(tar.bytes + header + 124, "02004000000", 11); /* 257 MiB */
+  seal(tar.bytes + header);
+  gzFile packed = gzopen(path_in(root, "b.tar"), "wb1");
+  gzwrite(packed, tar.bytes, (unsigned)tar.count);
+  for (int i = 0; i < 257; i++) gzwrite(packed, zeros, sizeof zeros);
+  gzclose(packed);
+  free_buffer(&tar);
+  assert_int_equal(open_status(at_root("tar:", "b.tar"), ULL_SPLIT_TRAIN), ULL_ERROR_DOES_NOT_FIT);
+  assert_non_null(strstr(ull_error_last()->message, "sample '0' takes 269484032"));
+}
+
 static void rest_a_little(void) {
   nanosleep(&(struct timespec){.tv_nsec = 60000000}, NULL);
 }
@@ -313,13 +349,10 @@ static void shared_shards(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-      TEST(packed_shards_hold_the_same),
-      TEST(orders_are_permutations_by_window),
-      TEST(threads_share_shards_and_windows),
-      TEST(damaged_packed_shards),
-      TEST(kept_indexes),
-      TEST(memory_can_run_out_anywhere),
-      TEST(shared_shards),
+      TEST(packed_shards_hold_the_same),      TEST(orders_are_permutations_by_window),
+      TEST(threads_share_shards_and_windows), TEST(damaged_packed_shards),
+      TEST(promises_take_no_memory),          TEST(kept_indexes),
+      TEST(memory_can_run_out_anywhere),      TEST(shared_shards),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

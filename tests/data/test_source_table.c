@@ -293,6 +293,32 @@ static void buckets(void **state) {
   assert_int_equal(ull__table_bucket(13, "05db9164", 8, 1000000), 981539);
 }
 
+/* As strtod has it, to the bit, whatever the way. */
+static void numbers(void **state) {
+  (void)state;
+  char text[64];
+  double value;
+  for (uint32_t i = 0; i < 20000; i++) {
+    ull__philox_block random = ull__philox(21, 0, i);
+    double number = (double)(int32_t)random.word[0] * pow(10, (int)(random.word[1] % 40) - 20);
+    snprintf(text, sizeof text, random.word[2] % 2 ? "%.*f" : "%.*g", (int)(random.word[3] % 18),
+             number);
+    if (strlen(text) > 40) continue;
+    assert_true(ull__parse_number(text, strlen(text), &value));
+    assert_true(value == strtod(text, NULL));
+  }
+  static const char *const good[] = {"-0", ".5", "5.", " 7 ", "1e3", "-1.5E-3", "+4", "007"};
+  for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+    assert_true(ull__parse_number(good[i], strlen(good[i]), &value));
+    assert_true(value == strtod(good[i], NULL));
+  }
+  static const char *const bad[] = {"",    " ",     ".",   "-",   "1.2.3", "0x10", "inf",
+                                    "nan", "1e999", "1 2", "12a", "--1",   "1,5",  "e5"};
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+    assert_false(ull__parse_number(bad[i], strlen(bad[i]), &value));
+  assert_false(ull__parse_number("1\0002", 3, &value));
+}
+
 static void criteo_rows(void **state) {
   (void)state;
   const char *data = getenv("ULLAGE_TEST_DATA");
@@ -334,6 +360,7 @@ int main(void) {
       TEST(any_row_from_any_thread),
       TEST(kept_index),
       TEST(buckets),
+      TEST(numbers),
       TEST(criteo_rows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

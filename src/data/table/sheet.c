@@ -15,11 +15,35 @@
 #include "base/error.h"
 #include "data/folder/tree.h"
 
+/* Digits and a point: exact where the digits fit into a double and the power of ten does as well
+ * (W. D. Clinger, "How to read floating point numbers accurately", 1990). */
+static bool parse_plain(const char *text, size_t bytes, double *value) {
+  static const double powers[] = {1,   1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                  1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
+  bool negative = text[0] == '-';
+  uint64_t digits = 0;
+  size_t count = 0, behind = 0, point = 0;
+  if (bytes > 17) return false;
+  for (size_t i = negative; i < bytes; i++) {
+    bool is_point = text[i] == '.' && point == 0;
+    if (!is_point && (text[i] < '0' || text[i] > '9')) return false;
+    if (!is_point) digits = digits * 10 + (uint64_t)(text[i] - '0');
+    behind += !is_point && point > 0;
+    count += !is_point;
+    point += is_point;
+  }
+  if (count == 0 || count > 15) return false;
+  double magnitude = (double)digits / powers[behind];
+  *value = negative ? -magnitude : magnitude;
+  return true;
+}
+
 bool ull__parse_number(const char *text, size_t bytes, double *value) {
   char copy[64], *end;
   while (bytes > 0 && text[0] == ' ') text++, bytes--;
   while (bytes > 0 && text[bytes - 1] == ' ') bytes--;
   if (bytes == 0 || bytes >= sizeof copy) return false;
+  if (parse_plain(text, bytes, value)) return true;
   /* strtod reads words and hexadecimal as well. */
   for (size_t i = 0; i < bytes; i++) {
     if (strchr("0123456789+-.eE", text[i]) == NULL || text[i] == '\0') return false;
@@ -35,6 +59,7 @@ bool ull__is_missing(const char *text, size_t bytes) {
   while (bytes > 0 && text[0] == ' ') text++, bytes--;
   while (bytes > 0 && text[bytes - 1] == ' ') bytes--;
   if (bytes == 0) return true;
+  if (bytes > 4 || strchr("nN?", text[0]) == NULL) return false;
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
     if (strlen(words[i]) == bytes && strncasecmp(words[i], text, bytes) == 0) return true;
   }

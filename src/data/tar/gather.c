@@ -249,6 +249,18 @@ static void note_end(shard_pass *pass, uint64_t last_end) {
       plain ? (content_cut ? file->bytes : pass->reader->at) : ull__shard_stream_at(pass->stream);
 }
 
+/* What a packed shard promises beyond its end takes no place in a window. */
+static void clip_last(const shard_pass *pass) {
+  ull__tar_gather *gather = pass->gather;
+  if (ull__shard_stream_packing(pass->stream) == ULL__PLAIN || gather->parts.count == 0) return;
+  ull__tar_part *part = &gather->parts.items[gather->parts.count - 1];
+  uint64_t begin = (uint64_t)part->slot.block * ULL__TAR_BLOCK;
+  uint64_t end = ull__shard_stream_at(pass->stream);
+  if (gather->groups.items[part->group].shard != pass->shard || begin + part->slot.bytes <= end)
+    return;
+  part->slot.bytes = begin < end ? (uint32_t)(end - begin) : 0;
+}
+
 static ull_status read_members(shard_pass *pass) {
   uint64_t last_end = 0;
   for (;;) {
@@ -259,6 +271,7 @@ static ull_status read_members(shard_pass *pass) {
     last_end = pass->member.offset + pass->member.bytes;
   }
   note_end(pass, last_end);
+  clip_last(pass);
   return ULL_OK;
 }
 

@@ -4,6 +4,7 @@
  *
  * Where nothing gives a label and all samples lie in folders, the folders are classes, numbered as
  * in a folder of pictures. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,9 @@
 #include "base/error.h"
 #include "data/tar/format.h"
 #include "data/tar/tar.h"
+
+/* Of a packed shard: a window must hold it, and a small file can unpack to anything. */
+static const uint64_t MOST_SAMPLE = 256u << 20;
 
 typedef struct build {
   ull_source *source;
@@ -233,6 +237,16 @@ static void span_of(const build *build, uint64_t sample, uint32_t *shard, uint64
   }
 }
 
+static ull_status too_large(const build *build, uint64_t sample, uint64_t bytes) {
+  ull__tar_sample about;
+  memcpy(&about, build->samples + sample * build->stride, sizeof about);
+  ULL__FAIL(ULL_ERROR_DOES_NOT_FIT, "%s: sample '%s' takes %" PRIu64 " bytes of a packed shard",
+            build->gather->what, text_at(build->gather, about.key), bytes);
+  ull__error_holder("%s", text_at(build->gather, about.key));
+  ull__error_bytes(bytes, MOST_SAMPLE);
+  return ull__error_change("unpack the shard: it is then read in place");
+}
+
 /* As many samples as fit into a window, one at least. */
 static ull_status divide_into_windows(build *build, uint64_t window_bytes) {
   ull__tar_window window = {0};
@@ -240,6 +254,7 @@ static ull_status divide_into_windows(build *build, uint64_t window_bytes) {
     uint32_t shard;
     uint64_t begin, end;
     span_of(build, s, &shard, &begin, &end);
+    if (end - begin > MOST_SAMPLE) return too_large(build, s, end - begin);
     bool joins = window.samples > 0 && shard == window.shard && begin >= window.begin &&
                  end - window.begin <= window_bytes;
     if (!joins) {
