@@ -81,11 +81,12 @@ typedef struct ull__worker {
   uint64_t checked_ns;                   /* found at work then, though late; 0 = not late yet */
   clockid_t clock;                       /* of the thread's processor time */
   uint64_t stage_ticks[ULL_STAGE_COUNT]; /* of the claim under way */
-  uint64_t large_used; /* the most it ever took of the region for large pictures */
-  uint64_t peak_bytes; /* of scratch, as booked under the mutex */
-  ull__record *record; /* NULL where there are no pictures */
-  uint64_t read_bytes; /* encoded, of the claim under way */
-  bool drops_behind;   /* as when the claim began */
+  uint64_t large_used;   /* the most it ever took of the region for large pictures */
+  uint64_t library_peak; /* scratch and a library's heap together, inside scratch's bound */
+  uint64_t peak_bytes;   /* of scratch, as booked under the mutex */
+  ull__record *record;   /* NULL where there are no pictures */
+  uint64_t read_bytes;   /* encoded, of the claim under way */
+  bool drops_behind;     /* as when the claim began */
 } ull__worker;
 
 /* Offsets in the block. */
@@ -193,6 +194,7 @@ void ull__loader_fill(ull_loader *loader, const ull__claim *claim, ull__worker *
 typedef struct ull__sample_result {
   ull_verdict verdict; /* the worst of its arrays */
   const char *reason;  /* static; "" where there is nothing to say */
+  const char *path;    /* of the worst file, until the thread opens another; NULL = the sample's */
   bool died;
 } ull__sample_result;
 

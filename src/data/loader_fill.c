@@ -42,8 +42,10 @@ static uint64_t most_tries(const ull_loader *loader) {
 static ull_status fail_bad(const ull_loader *loader, uint64_t sample,
                            const ull__sample_result *result, ull_status status) {
   if (result->reason == NULL || result->reason[0] == '\0') return status;
-  char path[512];
-  ull_source_sample_name(loader->source, sample, path, sizeof path);
+  char name[512];
+  const char *path = result->path != NULL
+                         ? result->path
+                         : ull_source_sample_name(loader->source, sample, name, sizeof name);
   ull_error record = *ull_error_last();
   ULL__FAIL(status, "%.300s: %s: %s", path, ull_verdict_name(result->verdict), result->reason);
   ull__error_holder("%s", path);

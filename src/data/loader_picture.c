@@ -3,6 +3,9 @@
  * A thread works in scratch of its own; what a picture needs beyond that comes from the one region
  * for large pictures, which one thread at a time has. Whether a picture is too big depends on the
  * size of that region alone. */
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "base/error.h"
 #include "data/image/changes.h"
 #include "data/image/geometry.h"
@@ -173,28 +176,46 @@ static ull_status decode_in(picture_work *work, ull__scratch *scratch) {
   return status;
 }
 
+/* What a library takes on the heap is counted as part of the region: where it takes much, pages
+ * that earlier pictures touched are given back, so that both are never resident at once. */
+static void make_room(ull_loader *loader, uint64_t library_bytes) {
+  bool own = loader->options.memory == NULL && loader->options.allocate == NULL;
+  if (!own || library_bytes == 0) return;
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)loader->large.memory;
+  uintptr_t first = (begin + page - 1) / page * page, end = begin + loader->large.bytes;
+  if (end / page * page > first) madvise((void *)first, end / page * page - first, MADV_DONTNEED);
+}
+
 static ull_status decode_in_region(picture_work *work) {
   ull_loader *loader = work->loader;
-  uint64_t since = ull__ticks_now();
+  ull__worker *worker = work->worker;
+  uint64_t since = ull__ticks_now(), library = work->delivery.library_bytes;
   pthread_mutex_lock(&loader->large_mutex);
-  ull__loader_stamp(work->worker, ULL_STAGE_QUEUE, since);
+  ull__loader_stamp(worker, ULL_STAGE_QUEUE, since);
+  make_room(loader, library);
   loader->large.peak = 0;
   ull_status status = decode_in(work, &loader->large);
-  if (loader->large.peak > work->worker->large_used) work->worker->large_used = loader->large.peak;
+  if (loader->large.peak + library > worker->large_used)
+    worker->large_used = loader->large.peak + library;
   pthread_mutex_unlock(&loader->large_mutex);
   return status;
 }
 
 /* Finds room for what the picture needs, and decodes there. */
 static ull_status decode(picture_work *work) {
-  const ull__scratch *own = &work->worker->scratch;
+  ull__worker *worker = work->worker;
+  const ull__scratch *own = &worker->scratch;
   uint64_t bytes = 0;
-  ULL__TRY(ull__image_prepare(work->worker->reader, &work->request, &work->info, &work->delivery));
+  ULL__TRY(ull__image_prepare(worker->reader, &work->request, &work->info, &work->delivery));
   ull__resample_deliver(&work->spec, &work->delivery);
   ULL__TRY(ull__resample_bytes(&work->spec, &bytes));
-  bytes = ull__scratch_cost(bytes) + ull__scratch_cost(work->delivery.scratch_bytes);
+  bytes = ull__scratch_cost(bytes) + ull__scratch_cost(work->delivery.scratch_bytes) +
+          work->delivery.library_bytes;
   if (bytes + ULL__SCRATCH_ALIGNMENT <= own->bytes - own->used) {
-    return decode_in(work, &work->worker->scratch);
+    uint64_t whole = own->used + bytes;
+    if (work->delivery.library_bytes > 0 && whole > worker->library_peak)
+      worker->library_peak = whole;
+    return decode_in(work, &worker->scratch);
   }
   if (bytes > work->loader->large.bytes) return too_big(work, bytes);
   return decode_in_region(work);
@@ -294,6 +315,7 @@ static ull_status fill_open(picture_work *work, ull__loader_fault fault,
   ULL__TRY(choose_geometry(work));
   if (fault == ULL__LOADER_FAULT_TRANSFORM) return ull__loader_die(work->loader, result);
   ULL__TRY(decode(work));
+  ull__image_note_turned(&work->info, false);
   apply_changes(work);
   return ULL_OK;
 }
@@ -302,6 +324,7 @@ static void note(ull__sample_result *result, const picture_work *work) {
   if (work->info.verdict <= result->verdict) return;
   result->verdict = work->info.verdict;
   result->reason = work->info.reason;
+  result->path = work->worker->record->path;
 }
 
 /* A picture with a bad verdict is a failure even where all its rows came. */

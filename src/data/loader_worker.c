@@ -115,7 +115,8 @@ static void book_times(ull_loader *loader, ull__worker *worker, const ull__claim
     loader->stage_ticks[s] += worker->stage_ticks[s];
     worker->stage_ticks[s] = 0;
   }
-  worker->peak_bytes = worker->scratch.peak;
+  worker->peak_bytes =
+      worker->scratch.peak > worker->library_peak ? worker->scratch.peak : worker->library_peak;
   if (worker->large_used > loader->peak_large) loader->peak_large = worker->large_used;
   loader->counts.filled += claim->count;
   if (worker->standby) loader->counts.stood_in += claim->count;

@@ -93,7 +93,8 @@ static void add_sums(ull__pixel_sums *to, const ull__pixel_sums *from) {
 
 /* ---- files ---- */
 
-static void note(ull__scan_result *result, const ull__image_info *info) {
+static void note(ull__scan_result *result, ull__image_info *info) {
+  ull__image_note_turned(info, false);
   result->verdict = info->verdict;
   result->reason = info->reason;
   ull__upright_size(info, info->orientation, &result->width, &result->height);
@@ -109,7 +110,7 @@ static ull_status decode(ull__scanner *scanner, bool mask, ull__image_info *info
   ull_status status = ull__image_prepare(scanner->reader, &request, info, &delivery);
   if (info->verdict == ULL_VERDICT_TOO_BIG) result->working_bytes = ull_error_last()->wanted_bytes;
   ULL__TRY(status);
-  result->working_bytes = delivery.scratch_bytes;
+  result->working_bytes = delivery.scratch_bytes + delivery.library_bytes;
   ULL__TRY(provide(scanner, delivery.scratch_bytes + ULL__SCRATCH_ALIGNMENT));
   ull__scratch scratch = ull__scratch_over(scanner->memory, scanner->memory_bytes);
   row_counter counter = {.width = delivery.region.width, .channels = request.channels};
