@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#if defined(__AVX2__)
+#if defined(__SSE2__)
 #include <immintrin.h>
 #endif
 
@@ -116,6 +116,48 @@ INLINE void across_block(const ull__across *across, const uint8_t *pixels, int64
   _mm_storeu_si128((__m128i *)(to + 2 * across->plane), blues);
 }
 
+#elif defined(__SSE2__)
+
+/* Red, green, blue and the rest of two pixels, in pairs of words. */
+INLINE __m128i pair_up(__m128i words) {
+  return _mm_unpacklo_epi16(words, _mm_srli_si128(words, 8));
+}
+
+INLINE __m128i sum_one(const uint8_t *pixel, const int16_t *weights, int64_t groups) {
+  const __m128i zero = _mm_setzero_si128();
+  __m128i sum = _mm_set1_epi32(HALF);
+  for (int64_t g = 0; g < groups; g++, pixel += 16, weights += 4 * ULL__ACROSS_TAPS) {
+    __m128i x = _mm_loadu_si128((const __m128i *)pixel);
+    __m128i w = _mm_loadl_epi64((const __m128i *)weights);
+    __m128i low = pair_up(_mm_unpacklo_epi8(x, zero)), high = pair_up(_mm_unpackhi_epi8(x, zero));
+    sum = _mm_sub_epi32(sum, _mm_madd_epi16(low, _mm_shuffle_epi32(w, 0x00)));
+    sum = _mm_sub_epi32(sum, _mm_madd_epi16(high, _mm_shuffle_epi32(w, 0x55)));
+  }
+  return _mm_srai_epi32(sum, 8);
+}
+
+INLINE void across_four(const ull__across *across, const uint8_t *pixels, int64_t x, int64_t groups,
+                        int16_t *to) {
+  const int16_t *weights = across->weights + x * groups * ULL__ACROSS_TAPS;
+  __m128i sums[4];
+  for (int i = 0; i < 4; i++) {
+    const uint8_t *pixel = pixels + (int64_t)across->first[x + i] * 4;
+    sums[i] = sum_one(pixel, weights + i * ULL__ACROSS_TAPS, groups);
+  }
+  __m128i a = _mm_packs_epi32(sums[0], sums[1]), b = _mm_packs_epi32(sums[2], sums[3]);
+  __m128i even = _mm_unpacklo_epi16(a, b), odd = _mm_unpackhi_epi16(a, b);
+  __m128i red_green = _mm_unpacklo_epi16(even, odd), blue = _mm_unpackhi_epi16(even, odd);
+  _mm_storel_epi64((__m128i *)to, red_green);
+  _mm_storel_epi64((__m128i *)(to + across->plane), _mm_srli_si128(red_green, 8));
+  _mm_storel_epi64((__m128i *)(to + 2 * across->plane), blue);
+}
+
+INLINE void across_block(const ull__across *across, const uint8_t *pixels, int64_t x,
+                         int64_t groups, int16_t *to) {
+  across_four(across, pixels, x, groups, to);
+  across_four(across, pixels, x + 4, groups, to + 4);
+}
+
 #else
 
 INLINE void across_block(const ull__across *across, const uint8_t *pixels, int64_t x,
@@ -209,6 +251,27 @@ INLINE void down_block(const int16_t *const *rows, int64_t at, const int16_t *we
   __m256 y = _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(high), s), t);
   _mm256_storeu_ps(to, _mm256_permute2f128_ps(x, y, 0x20));
   _mm256_storeu_ps(to + 8, _mm256_permute2f128_ps(x, y, 0x31));
+}
+
+#elif defined(__SSE2__)
+
+enum { STEP = 8 };
+
+INLINE void down_block(const int16_t *const *rows, int64_t at, const int16_t *weights, int taps,
+                       float scale, float bias, float *to) {
+  __m128i low = _mm_setzero_si128(), high = low;
+  for (int k = 0; k < taps; k += 2) {
+    int32_t pair;
+    memcpy(&pair, weights + k, sizeof pair);
+    __m128i w = _mm_set1_epi32(pair);
+    __m128i a = _mm_loadu_si128((const __m128i *)(rows[k] + at));
+    __m128i b = _mm_loadu_si128((const __m128i *)(rows[k + 1] + at));
+    low = _mm_sub_epi32(low, _mm_madd_epi16(_mm_unpacklo_epi16(a, b), w));
+    high = _mm_sub_epi32(high, _mm_madd_epi16(_mm_unpackhi_epi16(a, b), w));
+  }
+  __m128 s = _mm_set1_ps(scale), t = _mm_set1_ps(bias);
+  _mm_storeu_ps(to, _mm_add_ps(_mm_mul_ps(_mm_cvtepi32_ps(low), s), t));
+  _mm_storeu_ps(to + 4, _mm_add_ps(_mm_mul_ps(_mm_cvtepi32_ps(high), s), t));
 }
 
 #else
