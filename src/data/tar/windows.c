@@ -3,6 +3,9 @@
  * behind the last one of the same shard goes on where the decompressor is; any other begins the
  * shard again, which is what a change of place costs.
  *
+ * The thread that opens the middle of a window loads the next one into the other buffer, if nobody
+ * needs what is there, while the others go on.
+ *
  * Invariant under the mutex: a buffer with users, or that is loading, is never taken away; one
  * load runs at a time. */
 #include <pthread.h>
@@ -22,6 +25,7 @@ typedef struct buffer {
   uint64_t window; /* UINT64_MAX: none */
   uint64_t bytes;  /* that are there */
   uint64_t users, used_at;
+  uint64_t opened; /* samples since it was loaded */
 } buffer;
 
 /* The order of one epoch: shard at place p begins at position first[p]. */
@@ -45,6 +49,7 @@ struct ull__tar_windows {
   ull__shard_stream *stream; /* of stream_shard; belongs to whoever loads */
   uint64_t stream_shard;
   epoch_order epochs[EPOCHS];
+  const epoch_order *last_epoch; /* that was asked for; NULL: samples come in their natural order */
 };
 
 /* ---- creation ---- */
@@ -197,8 +202,38 @@ static ull_status load_into(ull__tar_windows *windows, uint64_t number, buffer *
   windows->loading = false;
   to->users = 0;
   if (status == ULL_OK) to->window = number;
+  to->opened = 0;
   pthread_cond_broadcast(&windows->changed);
   return status;
+}
+
+/* The place of a shard in an epoch's order. */
+static uint64_t place_of(const epoch_order *order, uint64_t shard) {
+  return ull__permutation_find(&order->shards, shard);
+}
+
+/* The window that follows in the order that was last asked for; UINT64_MAX at its end. */
+static uint64_t next_window(const ull__tar_windows *windows, uint64_t number) {
+  uint64_t shard = windows->windows[number].shard;
+  const epoch_order *order = windows->last_epoch;
+  bool same = number + 1 < windows->window_count && windows->windows[number + 1].shard == shard;
+  if (same || order == NULL) return number + 1 < windows->window_count ? number + 1 : UINT64_MAX;
+  for (uint64_t place = place_of(order, shard) + 1; place < windows->shard_count; place++) {
+    uint64_t next = ull__permutation_at(&order->shards, place);
+    if (windows->shard_first[next] < windows->shard_first[next + 1])
+      return window_of(windows, windows->shard_first[next]);
+  }
+  return UINT64_MAX;
+}
+
+/* With the mutex held, and `current` in use. What goes wrong is said when the window is needed. */
+static void load_next(ull__tar_windows *windows, const buffer *current, uint64_t number) {
+  uint64_t next = next_window(windows, number);
+  buffer *other = &windows->buffers[current == &windows->buffers[0]];
+  if (next == UINT64_MAX || windows->loading || other->users > 0 ||
+      find_window(windows, next) != NULL)
+    return;
+  if (load_into(windows, next, other) != ULL_OK) ull_error_clear();
 }
 
 ull_status ull__tar_window_hold(ull__tar_windows *windows, uint64_t stored, void **hold,
@@ -222,6 +257,8 @@ ull_status ull__tar_window_hold(ull__tar_windows *windows, uint64_t stored, void
     *window = &windows->windows[number];
     *memory = found->memory;
     *bytes = found->bytes;
+    if (++found->opened == (windows->windows[number].samples + 1) / 2)
+      load_next(windows, found, number);
   }
   pthread_mutex_unlock(&windows->mutex);
   return status;
@@ -260,6 +297,7 @@ static const epoch_order *find_epoch(ull__tar_windows *windows, uint64_t key) {
     }
     if (order->used_at < oldest->used_at) oldest = order;
   }
+  if (windows->last_epoch == oldest) windows->last_epoch = NULL;
   plan_epoch(windows, key, oldest);
   oldest->used_at = ++windows->clock;
   return oldest;
@@ -269,6 +307,7 @@ static const epoch_order *find_epoch(ull__tar_windows *windows, uint64_t key) {
 static uint64_t through_shards(ull__tar_windows *windows, uint64_t key, uint64_t position) {
   pthread_mutex_lock(&windows->mutex);
   const epoch_order *order = find_epoch(windows, key);
+  windows->last_epoch = order;
   uint64_t low = 0, high = windows->shard_count;
   while (high - low > 1) {
     uint64_t middle = low + (high - low) / 2;
