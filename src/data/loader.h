@@ -11,7 +11,7 @@
 #define ULL_DATA_LOADER_H
 
 #include <pthread.h>
-#include <time.h>
+#include <sys/types.h>
 
 #include "data/convert.h"
 #include "data/image/image.h"
@@ -77,9 +77,8 @@ typedef struct ull__worker {
   ull__scratch scratch;
   ull__image_reader *reader;             /* NULL where there are no pictures */
   uint64_t claimed_ns;                   /* when the claim under way began; 0 = none */
-  uint64_t claimed_cpu_ns;               /* the thread's processor time then */
   uint64_t checked_ns;                   /* found at work then, though late; 0 = not late yet */
-  clockid_t clock;                       /* of the thread's processor time */
+  pid_t number;                          /* the kernel's, of the thread */
   uint64_t stage_ticks[ULL_STAGE_COUNT]; /* of the claim under way */
   uint64_t large_used;   /* the most it ever took of the region for large pictures */
   uint64_t library_peak; /* scratch and a library's heap together, inside scratch's bound */

@@ -6,10 +6,12 @@
  * thread is held up by a disk or a lock and leaves its core idle. They then work as well until it
  * is back. They set their alarm by the oldest claim, so that nothing is polled. */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -161,17 +163,10 @@ static void finish_slot(ull_loader *loader, ull__worker *worker, ull__slot *slot
   pthread_cond_broadcast(&loader->ready);
 }
 
-static uint64_t read_clock(clockid_t clock) {
-  struct timespec now = {0};
-  clock_gettime(clock, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 void ull__loader_work(ull_loader *loader, ull__worker *worker, const ull__claim *claim,
                       ull__outcome *outcome) {
   worker->claimed_ns = ull__clock_now_ns();
   worker->checked_ns = 0;
-  if (loader->layout.standby > 0) worker->claimed_cpu_ns = read_clock(CLOCK_THREAD_CPUTIME_ID);
   bool ahead = loader->ahead_left > 0;
   worker->drops_behind = loader->drops_behind;
   worker->read_bytes = 0;
@@ -208,7 +203,7 @@ static void *run_worker(void *argument) {
   ull_loader *loader = worker->loader;
   ull__outcome outcome = {0};
   pthread_mutex_lock(&loader->mutex);
-  pthread_getcpuclockid(pthread_self(), &worker->clock);
+  worker->number = gettid();
   while (!loader->stopping && !outcome.died) {
     ull__claim claim;
     bool wanted = worker->index < loader->wanted_workers;
@@ -229,10 +224,16 @@ static uint64_t late_ns(const ull_loader *loader) {
   return usual > LEAST_LATE_NS ? usual : LEAST_LATE_NS;
 }
 
-/* Whether a thread ran less than half of the time since its claim began. */
-static bool is_held_up(const ull__worker *worker, uint64_t now) {
-  uint64_t ran = read_clock(worker->clock) - worker->claimed_cpu_ns;
-  return 2 * ran < now - worker->claimed_ns;
+/* Whether a thread sleeps, as the kernel tells: one that waits for a core is not held up. */
+static bool is_held_up(const ull__worker *worker) {
+  char path[64], text[128];
+  snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)worker->number);
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  ssize_t count = file >= 0 ? read(file, text, sizeof text - 1) : 0;
+  if (file >= 0) close(file);
+  text[count > 0 ? count : 0] = '\0';
+  const char *name_end = strrchr(text, ')'); /* "12 (ull-loader-0) S 1 ..." */
+  return name_end != NULL && name_end[1] == ' ' && name_end[2] != 'R';
 }
 
 /* When a claim is to be looked at; those found at work get as long again. */
@@ -250,7 +251,7 @@ static int count_missing(ull_loader *loader, uint64_t now, uint64_t *alarm_ns) {
     ull__worker *worker = &loader->workers[i];
     if (worker->claimed_ns == 0) continue;
     if (now >= deadline(worker, allowed)) {
-      if (is_held_up(worker, now)) {
+      if (is_held_up(worker)) {
         missing += !worker->standby;
         continue;
       }
@@ -290,7 +291,7 @@ static void *run_standby(void *argument) {
   ull_loader *loader = worker->loader;
   ull__outcome outcome = {0};
   pthread_mutex_lock(&loader->mutex);
-  pthread_getcpuclockid(pthread_self(), &worker->clock);
+  worker->number = gettid();
   while (!outcome.died && wait_for_late(loader)) {
     ull__claim claim;
     if (ull__loader_claim(loader, &claim)) {
