@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -217,6 +218,40 @@ static void masks_and_chosen_columns(void **state) {
   ull_source_close(source);
 }
 
+/* The index of a long list is kept, and made anew when the list changes. */
+static void long_lists(void **state) {
+  (void)state;
+  enum { ROWS = 6000 };
+  char line[128], cache[1200];
+  snprintf(cache, sizeof cache, "%s/cache", root);
+  setenv("XDG_CACHE_HOME", cache, 1);
+  for (int version = 0; version < 2; version++) {
+    byte_buffer file = {0};
+    append_bytes(&file, "label,path\n", 11);
+    for (int i = 0; i < ROWS; i++) {
+      int bytes = snprintf(line, sizeof line, "%s%d,some/folder/of/pictures/%d-%06d.jpg\n",
+                           version ? "class " : "", i % 9, version, i);
+      append_bytes(&file, line, (size_t)bytes);
+    }
+    put_bytes(root, "long.csv", file.bytes, file.count);
+    free_buffer(&file);
+    nanosleep(&(struct timespec){.tv_nsec = 60000000}, NULL);
+    for (int open = 0; open < 2; open++) {
+      ull_source *source = open_or_fail(sheet("long.csv", ""), ULL_SPLIT_TRAIN);
+      assert_int_equal(ull_source_sample_count(source), ROWS);
+      assert_int_equal(ull_source_class_count(source), version ? 9 : 0);
+      assert_true(ull_source_resident_bytes(source) < 64 * 1024);
+      for (uint64_t i = 0; i < ROWS; i += 61) {
+        char name[1200];
+        snprintf(line, sizeof line, "/some/folder/of/pictures/%d-%06d.jpg", version, (int)i);
+        assert_non_null(strstr(ull_source_sample_name(source, i, name, sizeof name), line));
+        assert_int_equal(label_of(source, i), i % 9);
+      }
+      ull_source_close(source);
+    }
+  }
+}
+
 static void expect_refusal(const char *content, const char *options, ull_status status,
                            const char *message) {
   put_file(root, "x.csv", content);
@@ -310,6 +345,7 @@ int main(void) {
       TEST(paths_and_class_names),
       TEST(numbers_without_a_heading),
       TEST(masks_and_chosen_columns),
+      TEST(long_lists),
       TEST(refusals),
       TEST(damage_and_cuts_do_no_harm),
       TEST(memory_can_run_out_anywhere),

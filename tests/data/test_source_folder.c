@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -308,6 +309,25 @@ static void texts_of_refusals(void **state) {
   assert_int_equal(open_status(root, ULL_SPLIT_TRAIN), ULL_ERROR_UNSUPPORTED);
 }
 
+/* That no more files can be opened is no fault of the sample. */
+static void descriptors_can_run_out(void **state) {
+  (void)state;
+  put_named("a/1.jpg");
+  ull_source *source = open_or_fail(root, ULL_SPLIT_TRAIN);
+  struct rlimit before, none;
+  getrlimit(RLIMIT_NOFILE, &before);
+  none = before;
+  none.rlim_cur = 3;
+  setrlimit(RLIMIT_NOFILE, &none);
+  const char *text = record_text(source, 0, 0);
+  setrlimit(RLIMIT_NOFILE, &before);
+  assert_null(text);
+  assert_int_equal(ull_error_last()->status, ULL_ERROR_OUT_OF_MEMORY);
+  assert_non_null(strstr(ull_error_last()->change, "ulimit -n"));
+  assert_string_equal(record_text(source, 0, 0), "a/1.jpg");
+  ull_source_close(source);
+}
+
 static void memory_can_run_out_anywhere(void **state) {
   (void)state;
   put_named("a/1.jpg");
@@ -342,7 +362,7 @@ int main(void) {
       TEST(part_of_training_is_held_out),  TEST(images_find_their_masks),
       TEST(pairs_have_parts_too),          TEST(links_are_followed_but_not_in_circles),
       TEST(changes_show_at_the_next_open), TEST(texts_of_refusals),
-      TEST(memory_can_run_out_anywhere),
+      TEST(descriptors_can_run_out),       TEST(memory_can_run_out_anywhere),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
