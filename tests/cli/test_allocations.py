@@ -143,7 +143,7 @@ class Allocations(unittest.TestCase):
 
     def test_dry_run(self):
         calls = 0
-        for model in CASES:
+        for model in ("resnet8", "gpt2_tiny"):
             with self.subTest(model=model):
                 calls += self.check_dry_run(model)
         self.assertGreater(calls, 0, "no model here runs a kernel of oneDNN's")
