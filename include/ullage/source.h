@@ -176,6 +176,10 @@ uint64_t ull_source_class_count(const ull_source *source);
 const char *ull_source_class_name(const ull_source *source, uint64_t number, char *buffer,
                                   size_t buffer_bytes);
 
+/* ULL_ERROR_MISMATCH where both have classes with names and a number of `evaluation` means another
+ * class to `training`, or none: figures would be wrong in silence. */
+ull_status ull_source_check_classes(const ull_source *training, const ull_source *evaluation);
+
 /* Copies one array of one sample to `bytes` (at least sample_bytes) and says what the sample is
  * like; `verdict` may be NULL. Thread safe. A failure has its verdict as well. */
 ull_status ull_source_read(const ull_source *source, uint64_t sample, size_t array, void *bytes,

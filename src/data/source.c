@@ -218,19 +218,6 @@ bool ull_source_has_evaluation(const ull_source *source) {
   return source->has_evaluation;
 }
 
-uint64_t ull_source_class_count(const ull_source *source) {
-  return source->class_count;
-}
-
-const char *ull_source_class_name(const ull_source *source, uint64_t number, char *buffer,
-                                  size_t buffer_bytes) {
-  if (buffer_bytes == 0) return buffer;
-  snprintf(buffer, buffer_bytes, "%" PRIu64, number);
-  if (number < source->class_count && source->kind->name_class != NULL)
-    source->kind->name_class(source, number, buffer, buffer_bytes);
-  return buffer;
-}
-
 const char *ull_source_sample_name(const ull_source *source, uint64_t sample, char *buffer,
                                    size_t buffer_bytes) {
   if (buffer_bytes == 0) return buffer;

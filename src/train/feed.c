@@ -278,6 +278,8 @@ static ull_status open_training(ull__job *job) {
 
 static ull_status open_evaluation(ull__job *job, const char *data) {
   ULL__TRY(open_source(job, data, ULL_SPLIT_EVAL, &job->eval.source));
+  if (job->train.source != NULL)
+    ULL__TRY(ull_source_check_classes(job->train.source, job->eval.source));
   ULL__TRY(fill_feed(job, false, &job->eval));
   if (!ull__model_can_pad(job->model))
     job->eval_tail_batch = (int64_t)ull_source_sample_count(job->eval.source) % job->micro_batch;

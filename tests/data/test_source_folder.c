@@ -145,6 +145,35 @@ static void parts_share_their_numbers(void **state) {
       strstr(ull_error_last()->message, "val/ has the class 'eel', which train/ has not"));
 }
 
+static void numbers_mean_the_same_classes(void **state) {
+  (void)state;
+  static const struct {
+    const char *folder, *message;
+  } cases[] = {{"train", NULL},
+               {"less", "class 1 is 'cow' in "},
+               {"more", "class 3, 'eel' in "},
+               {"first", NULL},
+               {"flat", NULL}};
+  static const char *const files[] = {"train/cat/1.jpg", "train/cow/1.jpg", "train/dog/1.jpg",
+                                      "less/cat/1.jpg",  "less/dog/1.jpg",  "more/cat/1.jpg",
+                                      "more/cow/1.jpg",  "more/dog/1.jpg",  "more/eel/1.jpg",
+                                      "first/cat/1.jpg", "flat/1.jpg"};
+  char text[1200];
+  for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) put_named(files[i]);
+  snprintf(text, sizeof text, "%s/train", root);
+  ull_source *training = open_or_fail(text, ULL_SPLIT_TRAIN);
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    snprintf(text, sizeof text, "%s/%s", root, cases[i].folder);
+    ull_source *other = open_or_fail(text, ULL_SPLIT_TRAIN);
+    ull_status status = ull_source_check_classes(training, other);
+    assert_int_equal(status, cases[i].message != NULL ? ULL_ERROR_MISMATCH : ULL_OK);
+    if (cases[i].message != NULL)
+      assert_non_null(strstr(ull_error_last()->message, cases[i].message));
+    ull_source_close(other);
+  }
+  ull_source_close(training);
+}
+
 static void part_of_training_is_held_out(void **state) {
   (void)state;
   char name[64];
@@ -357,12 +386,19 @@ static void memory_can_run_out_anywhere(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-      TEST(classes_in_order_of_bytes),     TEST(empty_classes_count_and_are_said),
-      TEST(pictures_without_classes),      TEST(parts_share_their_numbers),
-      TEST(part_of_training_is_held_out),  TEST(images_find_their_masks),
-      TEST(pairs_have_parts_too),          TEST(links_are_followed_but_not_in_circles),
-      TEST(changes_show_at_the_next_open), TEST(texts_of_refusals),
-      TEST(descriptors_can_run_out),       TEST(memory_can_run_out_anywhere),
+      TEST(classes_in_order_of_bytes),
+      TEST(empty_classes_count_and_are_said),
+      TEST(pictures_without_classes),
+      TEST(parts_share_their_numbers),
+      TEST(numbers_mean_the_same_classes),
+      TEST(part_of_training_is_held_out),
+      TEST(images_find_their_masks),
+      TEST(pairs_have_parts_too),
+      TEST(links_are_followed_but_not_in_circles),
+      TEST(changes_show_at_the_next_open),
+      TEST(texts_of_refusals),
+      TEST(descriptors_can_run_out),
+      TEST(memory_can_run_out_anywhere),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
