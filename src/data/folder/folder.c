@@ -123,11 +123,10 @@ static void report(const ull_source *source) {
 
 static void write_note(ull_source *source) {
   if (kind_of(source->state) == ULL__FOLDER_CLASSES)
-    snprintf(source->note, sizeof source->note, "%" PRIu64 " pictures in %" PRIu64 " classes",
-             source->stored_count, source->class_count);
+    snprintf(source->note, sizeof source->note, "%" PRIu64 " classes", source->class_count);
   else
-    snprintf(source->note, sizeof source->note, "%" PRIu64 " %s", source->stored_count,
-             kind_of(source->state) == ULL__FOLDER_PAIRS ? "pictures with masks" : "pictures");
+    snprintf(source->note, sizeof source->note, "%s",
+             kind_of(source->state) == ULL__FOLDER_PAIRS ? "pairs with masks" : "no labels");
 }
 
 static ull_status describe(ull_source *source) {

@@ -232,8 +232,8 @@ static ull_status describe(ull_source *source) {
   const ull__index_header *header = &pictures->index.header;
   source->stored_count = header->sections[ROW_SECTION].bytes / sizeof(row);
   source->class_count = header->sections[CLASSES].bytes / sizeof(uint32_t);
-  snprintf(source->note, sizeof source->note, "%" PRIu64 " rows that name pictures",
-           source->stored_count);
+  if (source->class_count > 0)
+    snprintf(source->note, sizeof source->note, "%" PRIu64 " classes", source->class_count);
   ULL__TRY(ull__source_add_encoded(source, "image", ULL_CONTENT_IMAGE));
   if (pictures->has_mask) ULL__TRY(ull__source_add_encoded(source, "mask", ULL_CONTENT_MASK));
   if (pictures->has_label) ULL__TRY(ull__source_add_array(source, "label", ULL_INT64, 0, NULL));

@@ -362,8 +362,8 @@ ull_status ull__table_open(ull_source *source, const ull_source_options *options
                      source->text, numbers[ULL__TABLE_RAGGED], table->sheet.column_count,
                      numbers[ULL__TABLE_RAGGED_LINE]);
   snprintf(source->note, sizeof source->note,
-           "%" PRIu64 " rows, %d features, %d categories in %" PRIu64 " buckets, target '%s'",
-           source->stored_count, table->feature_count, table->category_count, table->buckets,
+           "%d features, %d categories in %" PRIu64 " buckets, target '%s'", table->feature_count,
+           table->category_count, table->buckets,
            table->target >= 0 ? table->sheet.names[table->target] : "none");
   return add_arrays(source, text);
 }

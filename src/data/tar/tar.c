@@ -161,9 +161,9 @@ static ull_status describe(ull_source *source, const ull_source_options *options
   source->stored_count = header->sections[ULL__TAR_SAMPLES].bytes / tar->stride;
   source->class_count = header->sections[ULL__TAR_CLASSES].bytes / sizeof(uint32_t);
   ULL__TRY(add_arrays(source));
-  snprintf(source->note, sizeof source->note, "%" PRIu64 " samples in %" PRIu64 " shards%s",
-           source->stored_count,
-           header->sections[ULL__TAR_SHARDS].bytes / (uint64_t)sizeof(ull__tar_shard),
+  uint64_t shards = header->sections[ULL__TAR_SHARDS].bytes / sizeof(ull__tar_shard);
+  snprintf(source->note, sizeof source->note, "%" PRIu64 " shard%s%s", shards,
+           shards == 1 ? "" : "s",
            header->numbers[ULL__TAR_PACKED] ? ", shuffled by shard and window" : "");
   report(source);
   if (header->numbers[ULL__TAR_PACKED] == 0 || source->stored_count == 0) return ULL_OK;
