@@ -93,7 +93,7 @@ static ull_status check_ranges(const ull_loader_options *options) {
 static ull_loader *build(void *block, const ull_loader_options *options,
                          const ull__loader_layout *layout) {
   ull_loader *loader = block;
-  memset(block, 0, layout->scratch);
+  memset(block, 0, layout->large); /* scratch too: what is resident does not creep up later */
   loader->options = *options;
   loader->options.bindings = NULL;
   loader->source = options->source;
