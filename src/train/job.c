@@ -59,9 +59,11 @@ static uint64_t loader_bytes(const ull__job *job) {
   return bytes + (job->eval.source ? job->eval.bound.total_bytes : 0);
 }
 
-/* What sources hold decompressed belongs to the process, not to the ring. */
+/* What sources hold decompressed, and picture decoders, belong to the process, not to the ring. */
 static uint64_t source_bytes(const ull__job *job) {
-  return job->train.bound.source_bytes + (job->eval.source ? job->eval.bound.source_bytes : 0);
+  const ull_loader_bound *train = &job->train.bound, *eval = &job->eval.bound;
+  uint64_t bytes = train->source_bytes + train->reader_bytes;
+  return bytes + (job->eval.source ? eval->source_bytes + eval->reader_bytes : 0);
 }
 
 static const char *const tail_names[ULL__TAILS] = {"tail", "last"};
