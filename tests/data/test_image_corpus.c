@@ -116,6 +116,9 @@ static void check_jpeg(const file *f, size_t which) {
       fail_msg("%s: %s (%s), but libjpeg %s", f->path, ull_verdict_name(verdict), run.info.reason,
                plain.clean ? "has no complaint" : "complains");
     if (plain.clean) assert_int_equal(run.status, ULL_OK);
+    if (plain.pixels != NULL) assert_int_equal(run.status, ULL_OK);
+    if (!plain.clean && plain.pixels != NULL && plain.channels != 4)
+      check_pixels(f, &run, &plain); /* damage too is decoded as the library decodes it */
     if (plain.clean && plain.channels != 4) {
       assert_int_equal(run.taken, run.delivery.scratch_bytes);
       check_pixels(f, &run, &plain);

@@ -5,9 +5,9 @@
  * reading them again changes nothing; no byte behind a marker is ever taken. */
 #include "data/image/jpeg_huffman.h"
 
-#include <limits.h>
 #include <string.h>
 
+#include "base/isa.h"
 #include "data/image/jpeg.h"
 
 /* After jpeglib.h. */
@@ -15,20 +15,12 @@
 
 enum {
   LOOK = ULL__HUFFMAN_LOOK,
-  LONGEST = 16,      /* bits of a code */
-  AT_ONCE = 2,       /* coefficients between refills: 2 * (LOOK + 15) bits of 56 */
-  END_RUN = 63,      /* "no more coefficients" as a run */
+  PAIR_LOOK = ULL__HUFFMAN_PAIR_LOOK,
+  LONGEST = ULL__HUFFMAN_LONGEST,
+  AT_ONCE = 2, /* looks between refills: 2 * (PAIR_LOOK + 15) bits of 56 */
+  LAST = DCTSIZE2 - 1,
   QUIET_BYTES = 128, /* of input for each block of an MCU: with so many the library passes over bad
                         codes in silence */
-};
-
-/* An entry of a look-up: the symbol that the next LOOK bits begin with. What is consumed stands
- * where a shift takes it from, so that little stands between one symbol and the next. */
-enum {
-  ENTRY_TOTAL = 0,  /* 6 bits: the code and the coefficient's own bits */
-  ENTRY_RUN = 6,    /* 6 bits: zeros before the coefficient */
-  ENTRY_SIZE = 12,  /* 4 bits: the coefficient's own bits */
-  ENTRY_LENGTH = 16 /* 5 bits: of the code; 0: longer than LOOK, or none */
 };
 
 /* Zigzag to natural order; damaged data runs up to 15 beyond the end. */
@@ -37,45 +29,6 @@ static const uint8_t natural_order[DCTSIZE2 + 16] = {
     40, 48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36,
     29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54,
     47, 55, 62, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63};
-
-/* ---- tables ---- */
-
-static uint32_t make_entry(int length, int symbol, bool is_dc) {
-  int run = is_dc ? 0 : symbol >> 4, size = symbol & 15;
-  if (size == 0 && run != 15 && !is_dc) run = END_RUN;
-  return (uint32_t)(length + size) << ENTRY_TOTAL | (uint32_t)run << ENTRY_RUN |
-         (uint32_t)size << ENTRY_SIZE | (uint32_t)length << ENTRY_LENGTH;
-}
-
-/* All bit patterns that begin with one code of `length` <= LOOK bits. */
-static void enter_code(ull__huffman_table *table, int code, int length, int symbol, bool is_dc) {
-  uint32_t entry = make_entry(length, symbol, is_dc),
-           *first = &table->look[code << (LOOK - length)];
-  for (int i = 0; i < 1 << (LOOK - length); i++) first[i] = entry;
-}
-
-/* The library has checked the table: lengths and symbols fit. */
-static void build(ull__huffman_table *table, const JHUFF_TBL *from, bool is_dc) {
-  memcpy(table->bits, from->bits, sizeof table->bits);
-  memcpy(table->symbols, from->huffval, sizeof table->symbols);
-  memset(table->look, 0, sizeof table->look);
-  int code = 0, next = 0;
-  for (int length = 1; length <= LONGEST; length++) {
-    table->offset[length] = next - code;
-    for (int i = 0; i < table->bits[length]; i++, code++, next++)
-      if (length <= LOOK) enter_code(table, code, length, table->symbols[next], is_dc);
-    table->most[length] = table->bits[length] > 0 ? code - 1 : -1;
-    code <<= 1;
-  }
-  table->most[LONGEST + 1] = INT_MAX;
-  table->built = true;
-}
-
-static void prepare(ull__huffman_table *table, const JHUFF_TBL *from, bool is_dc) {
-  bool same = table->built && memcmp(table->bits, from->bits, sizeof table->bits) == 0 &&
-              memcmp(table->symbols, from->huffval, sizeof table->symbols) == 0;
-  if (!same) build(table, from, is_dc);
-}
 
 /* ---- bits ---- */
 
@@ -89,7 +42,8 @@ typedef struct window {
 
 typedef struct reader {
   const uint8_t *end;
-  const uint8_t *fast_end; /* up to here 8 bytes can be looked at; NULL behind a marker */
+  const uint8_t *clean_to; /* no 0xff from the window on up to here; NULL: nothing is known */
+  const uint8_t *fast_end; /* up to here 8 clean bytes can be taken at once; NULL behind a marker */
   j_decompress_ptr cinfo;
   bool warns; /* of bad codes */
 } reader;
@@ -98,9 +52,16 @@ typedef struct reader {
 #define RARE static __attribute__((noinline))
 #define LIKELY(condition) __builtin_expect(condition, 1)
 
-static void set_end(reader *r, const uint8_t *next, size_t count) {
-  r->end = next + count;
-  r->fast_end = count >= 8 && r->cinfo->unread_marker == 0 ? r->end - 8 : NULL;
+static void set_fast_end(reader *r, const uint8_t *next) {
+  bool fast = r->cinfo->unread_marker == 0 && r->clean_to - next >= 8;
+  r->fast_end = fast ? r->clean_to - 8 : NULL;
+}
+
+/* Looks for the next 0xff. */
+static void find_clean(reader *r, const uint8_t *next) {
+  const uint8_t *found = r->end > next ? memchr(next, 0xff, (size_t)(r->end - next)) : NULL;
+  r->clean_to = found != NULL ? found : r->end;
+  set_fast_end(r, next);
 }
 
 static int next_byte(reader *r, window *w) {
@@ -108,7 +69,8 @@ static int next_byte(reader *r, window *w) {
     r->cinfo->src->bytes_in_buffer = 0;
     (*r->cinfo->src->fill_input_buffer)(r->cinfo);
     w->next = r->cinfo->src->next_input_byte;
-    set_end(r, w->next, r->cinfo->src->bytes_in_buffer);
+    r->end = w->next + r->cinfo->src->bytes_in_buffer;
+    r->clean_to = w->next; /* known once a byte was read beyond it */
   }
   return *w->next++;
 }
@@ -130,6 +92,7 @@ RARE void refill_slowly(reader *r, window *w) {
     w->bits |= (uint64_t)byte << (56 - w->count);
     w->count += 8;
   }
+  if (w->next > r->clean_to) find_clean(r, w->next);
 }
 
 HOT void refill_copy(reader *r, window *w) {
@@ -143,21 +106,18 @@ HOT void refill_copy(reader *r, window *w) {
 /* At least 56 bits, or all that there are. No byte of 0xff is among those taken at once, so none is
  * behind a marker, and none is stuffed. */
 HOT void refill(reader *r, window *w) {
-  if (LIKELY(w->next <= r->fast_end)) {
-    uint64_t bytes;
-    memcpy(&bytes, w->next, sizeof bytes);
-    uint64_t has_ff = (~bytes - 0x0101010101010101u) & bytes & 0x8080808080808080u;
-    if (LIKELY(has_ff == 0)) {
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-      bytes = __builtin_bswap64(bytes);
-#endif
-      w->bits |= bytes >> w->count;
-      w->next += (63 - w->count) >> 3;
-      w->count |= 56;
-      return;
-    }
+  if (!LIKELY(w->next <= r->fast_end)) {
+    refill_copy(r, w);
+    return;
   }
-  refill_copy(r, w);
+  uint64_t bytes;
+  memcpy(&bytes, w->next, sizeof bytes);
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+  bytes = __builtin_bswap64(bytes);
+#endif
+  w->bits |= bytes >> w->count;
+  w->next += (63 - w->count) >> 3;
+  w->count |= 56;
 }
 
 HOT void consume(window *w, uint32_t count) {
@@ -174,12 +134,21 @@ RARE uint32_t look_far(reader *r, const ull__huffman_table *table, uint64_t bits
     code = (int32_t)(bits >> (64 - length));
   }
   if (length <= LONGEST)
-    return make_entry(length, table->symbols[(code + table->offset[length]) & 0xff], is_dc);
+    return ull__huffman_entry(length, table->symbols[(code + table->offset[length]) & 0xff], is_dc);
   if (r->warns) WARNMS(r->cinfo, JWRN_HUFF_BAD_CODE);
-  return make_entry(length, 0, is_dc);
+  return ull__huffman_entry(length, 0, is_dc);
 }
 
 /* ---- blocks ---- */
+
+/* The coefficient of an entry, whose code the bits begin with. Of a negative one the first bit is 0
+ * and all stand inverted. */
+HOT int value_of(uint64_t bits, uint64_t entry) {
+  uint64_t own = bits << (entry >> ULL__ENTRY_LENGTH & 63);
+  uint64_t negative = ~(uint64_t)((int64_t)own >> 63);
+  uint64_t size = (own ^ negative) >> 1 >> (entry >> ULL__ENTRY_REST & 63);
+  return (int)((size ^ negative) - negative);
+}
 
 /* The next coefficient, consumed; returns the zeros before it. 31 bits must be there, and are left
  * as few. */
@@ -189,27 +158,68 @@ HOT uint32_t read(reader *r, window *w, const ull__huffman_table *table, bool is
     refill_copy(r, w);
     entry = look_far(r, table, w->bits, is_dc);
   }
-  uint64_t own = w->bits << (entry >> ENTRY_LENGTH);
-  uint32_t size = entry >> ENTRY_SIZE & 15;
-  int negative = (int)(~own >> 63); /* the first bit of a negative coefficient is 0 */
-  *value = (int)(own >> 1 >> (63 - size)) - (((1 << size) - 1) & -negative);
+  *value = value_of(w->bits, entry);
   consume(w, entry);
-  return entry >> ENTRY_RUN & 63;
+  return entry >> ULL__ENTRY_RUN & 63;
+}
+
+HOT void store(JCOEF *block, uint32_t k, int value) {
+  if (block != NULL) block[natural_order[k]] = (JCOEF)value;
+}
+
+/* A symbol that no pair begins with. Returns where the next coefficient stands. */
+HOT uint32_t read_single(reader *r, window *w, const ull__huffman_table *table, uint32_t k,
+                         JCOEF *block) {
+  int value;
+  uint32_t run = read(r, w, table, false, &value);
+  k += run;
+  if (k < DCTSIZE2 || run != ULL__HUFFMAN_END) store(block, k, value);
+  return k + 1;
+}
+
+/* The pair with which a block ends, or may end: the second symbol counts only where the first
+ * leaves room for it, and its bits are given back where it does not. `first` is where the first
+ * coefficient stands; the window is behind both symbols. Returns where the next one stands. */
+HOT uint32_t end_with_pair(window *w, uint64_t before, uint64_t entry, uint32_t first,
+                           JCOEF *block) {
+  uint32_t low = (uint32_t)entry, step = low >> ULL__PAIR_STEP;
+  if ((low >> ULL__ENTRY_RUN & 63) == ULL__HUFFMAN_END) return DCTSIZE2;
+  store(block, first, value_of(before, low));
+  if (first >= LAST) {
+    uint32_t first_total = (low >> ULL__ENTRY_LENGTH & 63) + 63 - (low >> ULL__ENTRY_REST & 63);
+    w->count += (int)(low & 63) - (int)first_total;
+    w->bits = before << first_total;
+    return DCTSIZE2;
+  }
+  if (step == ULL__HUFFMAN_END + 1) return DCTSIZE2;
+  if (step != 0) store(block, first + step, (int16_t)(entry >> ULL__PAIR_VALUE));
+  return first + step + 1;
 }
 
 /* The 63 coefficients behind the first; `block` is zero there, or NULL where nobody wants them. A
  * run of sixteen zeros is stored as fifteen and a zero; damaged data that runs over the end is
- * stored as the last coefficient, as the library does. */
-HOT void read_ac(reader *r, window *w, const ull__huffman_table *table, JCOEF *block) {
+ * stored as the last coefficient, as the library does. Without a second symbol the first is stored
+ * twice, which spares a branch that nobody could foretell. */
+HOT void read_ac(reader *r, window *w, const ull__huffman_ac *ac, JCOEF *block) {
   for (uint32_t k = 1; k < DCTSIZE2;) {
     refill(r, w);
-    for (int i = 0; i < AT_ONCE; i++) {
-      int value;
-      uint32_t run = read(r, w, table, false, &value);
-      k += run;
-      if (k >= DCTSIZE2 && (run == END_RUN || block == NULL)) return;
-      if (block != NULL) block[natural_order[k]] = (JCOEF)value;
-      if (++k >= DCTSIZE2) return;
+    for (int i = 0; i < AT_ONCE && k < DCTSIZE2; i++) {
+      uint64_t before = w->bits, entry = ac->pairs[before >> (64 - PAIR_LOOK)];
+      if (__builtin_expect(entry == 0, 0)) {
+        k = read_single(r, w, &ac->table, k, block);
+        break;
+      }
+      uint32_t low = (uint32_t)entry, step = low >> ULL__PAIR_STEP;
+      consume(w, (uint32_t)entry);
+      k += low >> ULL__ENTRY_RUN & 63;
+      if (k + step >= LAST) {
+        k = end_with_pair(w, before, entry, k, block);
+        continue;
+      }
+      int value = value_of(before, low);
+      store(block, k, value);
+      store(block, k + step, step != 0 ? (int16_t)(entry >> ULL__PAIR_VALUE) : value);
+      k += step + 1;
     }
   }
 }
@@ -225,7 +235,7 @@ HOT void read_blocks(ull__huffman *h, reader *r, window *w, JBLOCKROW *blocks) {
   for (int i = 0; i < cinfo->blocks_in_MCU; i++) {
     int place = cinfo->MCU_membership[i], difference;
     const jpeg_component_info *component = cinfo->cur_comp_info[place];
-    const ull__huffman_table *ac = &h->ac[component->ac_tbl_no];
+    const ull__huffman_ac *ac = &h->ac[component->ac_tbl_no];
     refill(r, w);
     read(r, w, &h->dc[component->dc_tbl_no], true, &difference);
     JCOEF *block = blocks != NULL && component->component_needed ? *blocks[i] : NULL;
@@ -238,19 +248,26 @@ HOT void read_blocks(ull__huffman *h, reader *r, window *w, JBLOCKROW *blocks) {
   }
 }
 
-static void read_mcu(j_decompress_ptr cinfo, ull__huffman *h, JBLOCKROW *blocks) {
+HOT void read_mcu(j_decompress_ptr cinfo, ull__huffman *h, JBLOCKROW *blocks) {
   struct jpeg_source_mgr *source = cinfo->src;
   size_t quiet = (size_t)QUIET_BYTES * (size_t)cinfo->blocks_in_MCU;
   window w = {.bits = h->bits, .next = source->next_input_byte, .count = h->count};
   reader r = {.cinfo = cinfo,
               .warns = source->bytes_in_buffer < quiet || cinfo->unread_marker != 0 ||
                        cinfo->restart_interval != 0};
-  set_end(&r, w.next, source->bytes_in_buffer);
+  r.end = w.next + source->bytes_in_buffer;
+  r.clean_to = h->clean_to;
+  if (h->clean_from != NULL && w.next >= h->clean_from && w.next <= h->clean_to)
+    set_fast_end(&r, w.next);
+  else
+    find_clean(&r, w.next);
   read_blocks(h, &r, &w, blocks);
   source->next_input_byte = w.next;
   source->bytes_in_buffer = (size_t)(r.end - w.next);
   h->bits = w.bits;
   h->count = w.count;
+  h->clean_from = w.next;
+  h->clean_to = r.clean_to;
   if (w.count >= 0) return;
   WARNMS(cinfo, JWRN_HIT_MARKER);
   cinfo->entropy->insufficient_data = TRUE;
@@ -263,6 +280,7 @@ static void begin_interval(ull__huffman *h, const struct jpeg_decompress_struct 
   h->count = 0;
   memset(h->last_dc, 0, sizeof h->last_dc);
   h->restarts_to_go = cinfo->restart_interval;
+  h->clean_from = NULL; /* the library may have moved the source's window */
 }
 
 static boolean restart(j_decompress_ptr cinfo, ull__huffman *h) {
@@ -274,7 +292,7 @@ static boolean restart(j_decompress_ptr cinfo, ull__huffman *h) {
   return TRUE;
 }
 
-static boolean decode_mcu(j_decompress_ptr cinfo, JBLOCKROW *blocks) {
+HOT boolean decode(j_decompress_ptr cinfo, JBLOCKROW *blocks) {
   ull__jpeg *jpeg = cinfo->client_data;
   ull__huffman *h = &jpeg->huffman;
   if (cinfo->restart_interval != 0 && h->restarts_to_go == 0 && !restart(cinfo, h)) return FALSE;
@@ -283,7 +301,28 @@ static boolean decode_mcu(j_decompress_ptr cinfo, JBLOCKROW *blocks) {
   return TRUE;
 }
 
+static boolean decode_mcu(j_decompress_ptr cinfo, JBLOCKROW *blocks) {
+  return decode(cinfo, blocks);
+}
+
+#if defined(__x86_64__)
+/* The same with shifts by any register. */
+__attribute__((target("bmi,bmi2"))) static boolean decode_mcu_bmi2(j_decompress_ptr cinfo,
+                                                                   JBLOCKROW *blocks) {
+  return decode(cinfo, blocks);
+}
+#endif
+
 /* ---- taking over ---- */
+
+typedef boolean (*mcu_decoder)(j_decompress_ptr cinfo, JBLOCKROW *blocks);
+
+static mcu_decoder choose_decoder(void) {
+#if defined(__x86_64__)
+  if (ull__cpu_isa() >= ULL__ISA_AVX2 && __builtin_cpu_supports("bmi2")) return decode_mcu_bmi2;
+#endif
+  return decode_mcu;
+}
 
 static bool has_tables(const struct jpeg_decompress_struct *cinfo) {
   for (int i = 0; i < cinfo->comps_in_scan; i++) {
@@ -301,9 +340,9 @@ void ull__huffman_take_over(ull__jpeg *jpeg) {
   if (!has_tables(cinfo)) return;
   for (int i = 0; i < cinfo->comps_in_scan; i++) {
     int dc = cinfo->cur_comp_info[i]->dc_tbl_no, ac = cinfo->cur_comp_info[i]->ac_tbl_no;
-    prepare(&h->dc[dc], cinfo->dc_huff_tbl_ptrs[dc], true);
-    prepare(&h->ac[ac], cinfo->ac_huff_tbl_ptrs[ac], false);
+    ull__huffman_prepare_dc(&h->dc[dc], cinfo->dc_huff_tbl_ptrs[dc]);
+    ull__huffman_prepare_ac(&h->ac[ac], cinfo->ac_huff_tbl_ptrs[ac]);
   }
   begin_interval(h, cinfo);
-  cinfo->entropy->decode_mcu = decode_mcu;
+  cinfo->entropy->decode_mcu = choose_decoder();
 }
