@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <malloc.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -328,6 +329,19 @@ static void the_reading_window_does_not_show(void **state) {
   free_buffer(&file);
 }
 
+static void a_reader_holds_no_more_than_it_says(void **state) {
+  (void)state;
+  enum { READERS = 16 };
+  ull__image_reader *readers[READERS];
+  ull__image_limits limits = {.memory_bytes = MEMORY};
+  size_t before = mallinfo2().uordblks;
+  for (int i = 0; i < READERS; i++)
+    assert_int_equal(ull__image_reader_create(&limits, &readers[i]), ULL_OK);
+  size_t held = mallinfo2().uordblks - before;
+  for (int i = 0; i < READERS; i++) ull__image_reader_destroy(readers[i]);
+  assert_true(held <= READERS * ull__image_reader_bytes());
+}
+
 /* The last row of the region is the sink's last. */
 static ull_status fail_at_three(void *context, int y, const uint8_t *pixels) {
   (void)context, (void)pixels;
@@ -367,6 +381,7 @@ int main(void) {
       cmocka_unit_test(a_cut_below_the_crop_is_seen),
       cmocka_unit_test(what_needs_too_much_is_refused_beforehand),
       cmocka_unit_test(the_reading_window_does_not_show),
+      cmocka_unit_test(a_reader_holds_no_more_than_it_says),
       cmocka_unit_test(a_failing_sink_ends_the_decode),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
