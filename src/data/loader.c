@@ -115,6 +115,7 @@ static void init_locks(ull_loader *loader) {
   pthread_mutex_init(&loader->large_mutex, NULL);
   pthread_cond_init(&loader->work, NULL);
   pthread_cond_init(&loader->late, &monotonic);
+  pthread_cond_init(&loader->relief, NULL);
   pthread_cond_init(&loader->ready, NULL);
   pthread_condattr_destroy(&monotonic);
 }
@@ -166,6 +167,7 @@ void ull_loader_destroy(ull_loader *loader) {
   }
   pthread_cond_destroy(&loader->ready);
   pthread_cond_destroy(&loader->late);
+  pthread_cond_destroy(&loader->relief);
   pthread_cond_destroy(&loader->work);
   pthread_mutex_destroy(&loader->large_mutex);
   pthread_mutex_destroy(&loader->mutex);

@@ -126,12 +126,14 @@ struct ull_loader {
   ull__scratch large;
 
   pthread_mutex_t mutex;
-  pthread_cond_t work;  /* something to claim, or to stop for */
-  pthread_cond_t late;  /* a claim has begun that somebody may have to stand in for */
-  pthread_cond_t ready; /* a slot is complete, a worker is gone, or everything stands still */
+  pthread_cond_t work;   /* something to claim, or to stop for */
+  pthread_cond_t late;   /* a claim has begun that somebody may have to stand in for */
+  pthread_cond_t relief; /* whoever watched for claims that are late has found one */
+  pthread_cond_t ready;  /* a slot is complete, a worker is gone, or everything stands still */
   ull__order order;
   int started_workers, live_workers, dead_workers, busy;
   int wanted_workers; /* no more are to run; all where the pace is not measured */
+  bool is_watched;    /* a thread that stands by watches claims */
   int watching;       /* threads standing by that wait for a claim to begin */
   bool stopping, paused;
   ull__slot *claim_slot; /* of claim_sequence, where claim_sample is above 0 or was just begun */

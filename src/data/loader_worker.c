@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "data/loader.h"
 
-enum { CLAIMS_PER_WORKER = 4, STACK_BYTES = 512 * 1024, LATE_SAMPLES = 2, AVERAGED_OVER = 16 };
+enum { CLAIMS_PER_WORKER = 4, STACK_BYTES = 512 * 1024, LATE_SAMPLES = 3, AVERAGED_OVER = 16 };
 
 #define LEAST_LATE_NS ((uint64_t)1000000)
 
@@ -190,6 +190,7 @@ static void leave(ull_loader *loader, const ull__outcome *outcome) {
   if (outcome->died && loader->death.status == ULL_OK) loader->death = outcome->error;
   pthread_cond_broadcast(&loader->ready);
   pthread_cond_broadcast(&loader->late);
+  pthread_cond_broadcast(&loader->relief);
 }
 
 static void wait_for_work(ull_loader *loader, ull__worker *worker) {
@@ -270,17 +271,31 @@ static void wait_until(ull_loader *loader, uint64_t alarm_ns) {
   pthread_cond_timedwait(&loader->late, &loader->mutex, &moment);
 }
 
-/* Sleeps until somebody is late, or the loader stops. */
+/* With the mutex held: sleeps until a claim is to be looked at, or until one begins. */
+static void watch(ull_loader *loader, uint64_t alarm_ns) {
+  loader->is_watched = true;
+  if (alarm_ns > 0) {
+    wait_until(loader, alarm_ns);
+  } else {
+    loader->watching++;
+    pthread_cond_wait(&loader->late, &loader->mutex);
+    loader->watching--;
+  }
+  loader->is_watched = false;
+}
+
+/* Sleeps until somebody is late, or the loader stops. One thread watches, the others wait for it to
+ * find work. */
 static bool wait_for_late(ull_loader *loader) {
   while (!loader->stopping) {
-    uint64_t alarm_ns, now = ull__clock_now_ns();
-    if (count_missing(loader, now, &alarm_ns) > 0) return true;
-    if (alarm_ns > 0) {
-      wait_until(loader, alarm_ns);
+    uint64_t alarm_ns;
+    if (loader->is_watched) {
+      pthread_cond_wait(&loader->relief, &loader->mutex);
+    } else if (count_missing(loader, ull__clock_now_ns(), &alarm_ns) > 0) {
+      pthread_cond_signal(&loader->relief);
+      return true;
     } else {
-      loader->watching++;
-      pthread_cond_wait(&loader->late, &loader->mutex);
-      loader->watching--;
+      watch(loader, alarm_ns);
     }
   }
   return false;
@@ -360,6 +375,7 @@ void ull__loader_stop_workers(ull_loader *loader) {
   loader->stopping = true;
   pthread_cond_broadcast(&loader->work);
   pthread_cond_broadcast(&loader->late);
+  pthread_cond_broadcast(&loader->relief);
   pthread_mutex_unlock(&loader->mutex);
   for (int i = 0; i < loader->started_workers; i++) pthread_join(loader->workers[i].thread, NULL);
 }
