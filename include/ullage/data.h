@@ -183,7 +183,7 @@ typedef struct ull_loader_options {
   int prefetch;        /* slots of the ring, at least 1: one slot holds one batch */
   uint64_t seed;
   bool shuffle;
-  bool drop_last;  /* false: the last batch of an epoch may be smaller */
+  bool drop_last;  /* false: the last batch of an epoch, of every bucket, may be smaller */
   uint64_t epochs; /* 0 = no end */
   ull_augment augment;
   ull_on_bad on_bad;
@@ -271,7 +271,7 @@ typedef struct ull_batch_array {
 typedef struct ull_batch {
   const ull_batch_array *arrays; /* in the order of the bindings */
   size_t array_count;
-  uint64_t samples;             /* batch_size; fewer in the last batch of an epoch, or skipped */
+  uint64_t samples;             /* batch_size; fewer in a last batch, or where some were skipped */
   uint64_t epoch;               /* from 0 */
   uint64_t batch;               /* within the epoch, from 0 */
   uint64_t step;                /* epoch * batches per epoch + batch */
@@ -287,6 +287,10 @@ typedef struct ull_batch {
    * numbers have not. 1 and 0 where nothing is mixed. */
   double mix_lambda;
   uint64_t mix_distance;
+
+  /* First extent of a sample in every array, where the source has buckets (source.h); 0 elsewhere.
+   */
+  int64_t length;
 } ull_batch;
 
 /* Checks ranges and shapes, takes the memory, starts the threads. On failure nothing is left
@@ -326,14 +330,16 @@ ull_status ull_loader_set_position(ull_loader *loader, ull_loader_position posit
 /* The stream's place in full: 56 bytes without padding or pointers that may be stored as they are.
  * It counts samples of the epoch over all ranks, so that a stream goes on with another batch size,
  * another number of ranks, threads or slots: the samples that follow are those that would have
- * followed. */
+ * followed. With buckets the global batch (batch_size * world_size) must stay the same. */
 typedef struct ull_loader_state {
   uint32_t version; /* 1 */
   uint32_t reserved;
-  uint64_t fingerprint; /* of seed, number of samples and shuffling */
+  uint64_t fingerprint; /* of seed, number of samples and shuffling; with buckets also of their
+                           lengths, the global batch and drop_last */
   uint64_t seed;
   uint64_t epoch;
-  uint64_t position; /* samples of the epoch already dealt, all ranks together */
+  uint64_t position; /* samples of the epoch already dealt, all ranks together; with buckets short
+                        batches count as full ones */
   uint64_t bad;      /* bad samples this rank has met, for max_bad */
   uint64_t check;    /* of the fields above */
 } ull_loader_state;

@@ -17,6 +17,7 @@ extern "C" {
 #define ULL_DATA_MAX_RANK 7    /* dimensions of one sample's array, the batch not counted */
 #define ULL_DATA_MAX_ARRAYS 64 /* arrays of a source, and bindings of a loader */
 #define ULL_DATA_MAX_CHANNELS 16
+#define ULL_DATA_MAX_BUCKETS 8 /* lengths that the samples of one source may have */
 
 typedef struct ull_source ull_source;
 
@@ -102,6 +103,9 @@ typedef struct ull_source_options {
   bool pack;                  /* join short documents into full sequences, as pack=1 in SRC does */
   const char *tokenizer; /* `text`: "bytes" or the path of a tokenizer.json; NULL = what SRC says,
                             else bytes; borrowed for the call */
+  const char *buckets;   /* instead of `pack`: "4", that many lengths of sequences, chosen so that
+                            least is filled up, or "64,128", the lengths themselves; what buckets= in
+                            SRC says. NULL = none; borrowed for the call */
 } ull_source_options;
 
 /* Training split, no held out part, no limit, verification on. */
@@ -142,6 +146,26 @@ size_t ull_source_array_count(const ull_source *source);
 /* Borrowed until close. `array` < ull_source_array_count. */
 const ull_array_info *ull_source_array(const ull_source *source, size_t array);
 
+/* The samples of one length: a run of the source's. */
+typedef struct ull_bucket {
+  int64_t length; /* tokens: the first extent of every array of these samples */
+  uint64_t first, samples;
+} ull_bucket;
+
+/* How many lengths the samples have; 0 where all have one shape, as those of most sources. With
+ * buckets, every array has the length as its first extent, and ull_array_info describes the longest
+ * one. Batches hold samples of one bucket. */
+size_t ull_source_bucket_count(const ull_source *source);
+
+/* Ascending lengths, one run behind the other, none empty. `bucket` < ull_source_bucket_count;
+ * borrowed until close. */
+const ull_bucket *ull_source_bucket(const ull_source *source, size_t bucket);
+
+/* All lengths that documents were sorted by, those of empty buckets among them, as `buckets` of the
+ * options takes them: for another source that is to have the same. "" without buckets. Borrowed
+ * until close. */
+const char *ull_source_bucket_lengths(const ull_source *source);
+
 /* Index of the array of that name, or -1. */
 int ull_source_find_array(const ull_source *source, const char *name);
 
@@ -180,7 +204,8 @@ const char *ull_source_class_name(const ull_source *source, uint64_t number, cha
  * class to `training`, or none: figures would be wrong in silence. */
 ull_status ull_source_check_classes(const ull_source *training, const ull_source *evaluation);
 
-/* Copies one array of one sample to `bytes` (at least sample_bytes) and says what the sample is
+/* Copies one array of one sample to `bytes` (at least sample_bytes, of which a sample of a shorter
+ * bucket takes the first) and says what the sample is
  * like; `verdict` may be NULL. Thread safe. A failure has its verdict as well. */
 ull_status ull_source_read(const ull_source *source, uint64_t sample, size_t array, void *bytes,
                            ull_verdict *verdict);

@@ -68,6 +68,7 @@ class Batch(ctypes.Structure):
         ("skipped", c_uint64),
         ("mix_lambda", ctypes.c_double),
         ("mix_distance", c_uint64),
+        ("length", c_int64),
     ]
 
 

@@ -77,6 +77,7 @@ class Batch(tuple):
     epoch, batch  from 0
     replaced      samples that stand in for bad ones
     wait_seconds  how long the loop waited for this batch
+    length        first extent of every sample, where the source has buckets of lengths; else 0
     mix           (lambda, distance) of mixup and cutmix: sample i is lambda of itself and the rest of
                   sample (i + distance) % samples; (1.0, 0) where nothing is mixed
     """
@@ -90,6 +91,7 @@ def _describe(batch, fields, arrays, names):
     result.verdicts = [_library.VERDICTS[code] for code in fields.verdict[:count]]
     result.epoch, result.batch = fields.epoch, fields.batch
     result.mix = (fields.mix_lambda, fields.mix_distance)
+    result.length = fields.length
     result.replaced, result.wait_seconds = fields.replaced, fields.wait_ns * 1e-9
     return result
 
@@ -260,7 +262,8 @@ class DataLoader:
 
     def state_dict(self):
         """Where the stream is: at the batch that the next step of the loop gets. Goes on with
-        another batch size, number of ranks, threads or slots."""
+        another batch size, number of ranks, threads or slots; with buckets of lengths in batches of
+        the same batch_size * world_size."""
         state = library().ull_loader_get_state(self._stream.loader)
         return {"ullage": bytes(state).hex()}
 

@@ -203,7 +203,9 @@ static void lend(ull_loader *loader, ull__slot *slot, uint64_t wait_ns) {
   batch->wait_ns = wait_ns;
   for (size_t i = 0; i < loader->options.binding_count; i++) {
     slot->arrays[i].shape[0] = (int64_t)batch->samples;
-    slot->arrays[i].bytes = batch->samples * loader->arrays[i].sample_bytes;
+    if (batch->length > 0) slot->arrays[i].shape[1] = batch->length;
+    slot->arrays[i].bytes =
+        batch->samples * ull__loader_sample_bytes(&loader->arrays[i], batch->length);
   }
   counts->samples += batch->samples;
   counts->batches++;

@@ -24,7 +24,7 @@ typedef struct ull__loader_array {
   ull_array_content content;
   ull__conversion conversion;  /* of elements */
   uint64_t raw_bytes;          /* of a sample in the source; 0 of a picture */
-  uint64_t sample_bytes;       /* of a sample in the batch */
+  uint64_t sample_bytes;       /* of a sample in the batch, of the longest where lengths differ */
   uint64_t offset;             /* in the slot's data */
   int channels, height, width; /* of a picture or mask in the batch; 0 = none of them */
   bool soft;               /* a class number that becomes shares of classes: [classes] float32 */
@@ -209,6 +209,12 @@ ull_status ull__loader_fill_sample(ull_loader *loader, ull__worker *worker, ull_
 ull_status ull__loader_fill_pictures(ull_loader *loader, ull__worker *worker, ull__slot *slot,
                                      uint64_t sample, uint64_t place, ull__loader_fault fault,
                                      ull__sample_result *result);
+
+/* Bytes of a sample of that length in the batch, as ull__order_batch has it. */
+static inline uint64_t ull__loader_sample_bytes(const ull__loader_array *array, int64_t length) {
+  if (length == 0) return array->sample_bytes;
+  return array->sample_bytes / (uint64_t)array->binding.shape[0] * (uint64_t)length;
+}
 
 /* The death that ULLAGE_FAULT asks for. */
 ull_status ull__loader_die(const ull_loader *loader, ull__sample_result *result);

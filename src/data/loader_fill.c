@@ -33,10 +33,11 @@ static bool is_bad(ull_status status) {
   return status == ULL_ERROR_DATA || status == ULL_ERROR_IO;
 }
 
-static uint64_t most_tries(const ull_loader *loader) {
+static uint64_t most_tries(const ull_loader *loader, const ull__slot *slot) {
   const ull_loader_options *options = &loader->options;
+  uint64_t candidates = ull__order_candidates(&loader->order, slot->place.length);
   uint64_t tries = options->max_bad < TRIES_MAX ? options->max_bad : TRIES_MAX;
-  return tries < loader->source->count ? tries : loader->source->count - 1;
+  return tries < candidates ? tries : candidates - 1;
 }
 
 static ull_status fail_bad(const ull_loader *loader, uint64_t sample,
@@ -64,12 +65,12 @@ static void note_place(ull__slot *slot, uint64_t place, uint64_t sample,
 
 static ull_status fill_place(ull_loader *loader, ull__worker *worker, ull__slot *slot,
                              uint64_t place, ull__outcome *outcome) {
-  uint64_t count = loader->source->count, position = slot->place.position + place;
+  uint64_t position = slot->place.position + place;
   ull_on_bad on_bad = loader->options.on_bad;
   ull__loader_fault fault = fault_here(loader, slot, place);
   for (uint64_t attempt = 0;; attempt++) {
     ull__sample_result result = {.verdict = ULL_VERDICT_OK, .reason = ""};
-    uint64_t sample = ull__order_sample(&loader->order, &slot->order, (position + attempt) % count);
+    uint64_t sample = ull__order_stand_in(&loader->order, &slot->order, position, attempt);
     ull_status status =
         ull__loader_fill_sample(loader, worker, slot, sample, place, fault, &result);
     note_place(slot, place, sample, &result, attempt == 0);
@@ -80,7 +81,7 @@ static ull_status fill_place(ull_loader *loader, ull__worker *worker, ull__slot 
     }
     if (!is_bad(status)) return status;
     if (on_bad == ULL_ON_BAD_SKIP) return ULL_OK;
-    bool again = on_bad == ULL_ON_BAD_REPLACE && attempt < most_tries(loader);
+    bool again = on_bad == ULL_ON_BAD_REPLACE && attempt < most_tries(loader, slot);
     if (!again) return fail_bad(loader, sample, &result, status);
   }
 }

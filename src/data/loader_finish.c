@@ -15,7 +15,8 @@ static void move_sample(const ull_loader *loader, ull__slot *slot, uint64_t from
       classes[to] = classes[from];
       continue;
     }
-    memcpy(data + to * array->sample_bytes, data + from * array->sample_bytes, array->sample_bytes);
+    uint64_t bytes = ull__loader_sample_bytes(array, slot->place.length);
+    memcpy(data + to * bytes, data + from * bytes, bytes);
   }
   slot->sample_index[to] = slot->sample_index[from];
   slot->verdict[to] = slot->verdict[from];

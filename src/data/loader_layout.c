@@ -89,6 +89,18 @@ static ull_status plan_elements(const ull_loader_options *options, const ull_arr
                        &array->sample_bytes);
 }
 
+/* With buckets the first extent is the length of a batch, and that of an array. */
+static ull_status check_lengths(const ull_loader_options *options, const ull_array_info *info,
+                                const ull_binding *binding) {
+  bool same = binding->rank == info->rank;
+  if (options->source->bucket_count == 0) return ULL_OK;
+  for (int d = 0; same && d < info->rank; d++) same = binding->shape[d] == info->shape[d];
+  if (same && info->rank > 0) return ULL_OK;
+  ULL__FAIL(ULL_ERROR_MISMATCH, "'%s' has samples of several lengths, which keep their shape",
+            info->name);
+  return ull__error_holder("'%s' of the model", binding->name);
+}
+
 static ull_status plan_array(const ull_loader_options *options, const ull_binding *binding,
                              ull__loader_array *array) {
   const ull_array_info *info = ull_source_array(options->source, binding->array);
@@ -98,6 +110,7 @@ static ull_status plan_array(const ull_loader_options *options, const ull_bindin
   }
   array->binding = *binding;
   array->content = info->content;
+  ULL__TRY(check_lengths(options, info, binding));
   if (info->content == ULL_CONTENT_ELEMENTS) return plan_elements(options, info, array);
   return ull__loader_plan_picture(info, array);
 }

@@ -100,6 +100,13 @@ static ull_status check_state(const ull_loader *loader, const ull_loader_state *
     return ULL__FAIL(ULL_ERROR_INVALID, "this is no state of a loader, or a damaged one");
   }
   if (state->fingerprint == ull__order_fingerprint(&loader->order)) return ULL_OK;
+  if (loader->source->bucket_count > 0) {
+    ULL__FAIL(ULL_ERROR_MISMATCH, "the state is that of a stream with another seed, other buckets "
+                                  "of lengths or other global batches");
+    return ull__error_change(
+        "use the same data, buckets, seed, shuffling, drop_last and batch_size "
+        "* world_size as when it was taken");
+  }
   ULL__FAIL(ULL_ERROR_MISMATCH,
             "the state is that of a stream with seed %" PRIu64 "; this one has seed %" PRIu64
             " and %" PRIu64 " samples",

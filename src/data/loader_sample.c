@@ -12,13 +12,25 @@ static ull_status read_elements(ull_loader *loader, uint64_t sample, size_t arra
   return status;
 }
 
+/* The conversion of as many elements as samples of that length have. */
+static const ull__conversion *suit_length(const ull__loader_array *array, int64_t length,
+                                          ull__conversion *shorter) {
+  if (length == 0 || length == array->binding.shape[0]) return &array->conversion;
+  *shorter = array->conversion;
+  shorter->elements =
+      array->conversion.elements / (uint64_t)array->binding.shape[0] * (uint64_t)length;
+  return shorter;
+}
+
 static ull_status fill_elements(ull_loader *loader, ull__worker *worker, const ull__slot *slot,
                                 const ull__loader_array *array, uint64_t sample, uint64_t place,
                                 ull__sample_result *result) {
-  uint8_t *to = slot->data + array->offset + place * array->sample_bytes;
+  uint64_t bytes = ull__loader_sample_bytes(array, slot->place.length);
+  uint8_t *to = slot->data + array->offset + place * bytes;
   if (array->soft) to = slot->data + array->classes_offset + place * sizeof(int64_t);
   uint8_t *scratch = worker->scratch.memory;
-  const ull__conversion *conversion = &array->conversion;
+  ull__conversion shorter;
+  const ull__conversion *conversion = suit_length(array, slot->place.length, &shorter);
   size_t number = array->binding.array;
   if (conversion->copies) {
     return read_elements(loader, sample, number, to, worker, &result->verdict);

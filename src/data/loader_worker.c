@@ -55,6 +55,7 @@ static void begin_slot(ull_loader *loader, ull__slot *slot, uint64_t sequence,
   slot->batch.batch = place->batch;
   slot->batch.step = place->epoch * ull__order_batches_per_epoch(&loader->order) + place->batch;
   slot->batch.samples = place->samples;
+  slot->batch.length = place->length;
   slot->batch.skipped = 0;
   uint64_t used = (uint64_t)(slot - loader->slots) + 1;
   if (used > loader->used_slots) loader->used_slots = used;

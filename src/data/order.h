@@ -7,6 +7,12 @@
  * may be short: its samples are dealt in contiguous parts that differ by one at most, and every
  * rank has as many batches as the others, one of them possibly empty.
  *
+ * Where samples have several lengths, a global batch is of one bucket. The batches of all buckets
+ * together are dealt in a keyed permutation, as are the samples of each bucket to its batches;
+ * every bucket has its own short last batch. Positions count batches then: batch i of the epoch
+ * begins at i * global_size, whether the ones before were full or not, and a stream begins at
+ * batches alone.
+ *
  * A stream begins anywhere: at a sample position of some epoch, which need not be a multiple of the
  * global batch. Batches are counted from there by `sequence`. */
 #ifndef ULL_DATA_ORDER_H
@@ -24,6 +30,7 @@ typedef struct ull__order {
   uint64_t epochs; /* 0 = no end */
   uint64_t key;
   uint64_t start_epoch, start_position; /* where sequence 0 begins */
+  uint64_t positions;                   /* of an epoch: samples, or batches * global_size */
 } ull__order;
 
 /* Checks batch size, rank and world size, and that there is a batch at all. */
@@ -43,6 +50,7 @@ typedef struct ull__order_batch {
   uint64_t start;    /* global position of the global batch */
   uint64_t position; /* of the rank's first sample */
   uint64_t samples;
+  int64_t length; /* of all its samples; 0 without buckets */
 } ull__order_batch;
 
 /* False behind the last epoch. */
@@ -54,7 +62,7 @@ void ull__order_position(const ull__order *order, uint64_t sequence, uint64_t *e
 
 /* The order of one epoch, ready to be asked. */
 typedef struct ull__epoch_order {
-  ull__permutation permutation;
+  ull__permutation permutation; /* of samples, or batches where there are buckets */
   uint64_t key;
 } ull__epoch_order;
 
@@ -64,7 +72,16 @@ ull__epoch_order ull__order_epoch(const ull__order *order, uint64_t epoch);
 uint64_t ull__order_sample(const ull__order *order, const ull__epoch_order *epoch,
                            uint64_t position);
 
-/* A number that differs where seed, number of samples or shuffling do. */
+/* The sample that stands in for the one at a position after `attempt` bad ones: that many places
+ * further in the epoch's order, or in that of the bucket. */
+uint64_t ull__order_stand_in(const ull__order *order, const ull__epoch_order *epoch,
+                             uint64_t position, uint64_t attempt);
+
+/* Samples that can stand in for that of a batch, itself among them. */
+uint64_t ull__order_candidates(const ull__order *order, int64_t length);
+
+/* A number that differs where seed, number of samples or shuffling do; with buckets also where
+ * their lengths, the global batch or drop_last do. */
 uint64_t ull__order_fingerprint(const ull__order *order);
 
 #endif

@@ -186,11 +186,13 @@ ull_status ull__scan_elements(ull__scanner *scanner, uint64_t sample, ull__scan_
   ull__sha256_begin(&sha);
   for (size_t i = 0; i < source->array_count; i++) {
     const ull_array_info *info = &source->arrays[i];
+    uint64_t bytes =
+        ull__source_bytes_of_length(source, i, ull__source_sample_length(source, sample));
     ULL__TRY(provide(scanner, info->sample_bytes));
     ull_status status = ull_source_read(source, sample, i, scanner->memory, &result->verdict);
     if (status != ULL_OK) return refuse(result, status, "cannot be read");
-    ull__sha256_add(&sha, scanner->memory, info->sample_bytes);
-    result->bytes += info->sample_bytes;
+    ull__sha256_add(&sha, scanner->memory, bytes);
+    result->bytes += bytes;
     if (!info->image) continue;
     result->height = (int)info->shape[1];
     result->width = (int)info->shape[2];

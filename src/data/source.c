@@ -73,6 +73,18 @@ static ull_status find_kind(const char *text, const ull__source_kind **kind,
   return ULL_OK;
 }
 
+static ull_status empty_part(const ull_source *source, double part) {
+  ULL__FAIL(ULL_ERROR_DATA, "%s: holding out %g of %" PRIu64 " samples leaves one part empty",
+            source->text, part, source->stored_count);
+  return ull__error_holder("--val-split %g", part);
+}
+
+static ull_status hold_out_of_buckets(ull_source *source, double part) {
+  source->count = ull__buckets_hold_out(source, part, HELD_OUT_KEY);
+  bool whole = source->count == 0 || source->count == source->stored_count;
+  return whole ? empty_part(source, part) : ULL_OK;
+}
+
 static ull_status hold_out(ull_source *source, const ull_source_options *options) {
   source->count = source->stored_count;
   if (options->val_split == 0.0) return ULL_OK;
@@ -87,14 +99,11 @@ static ull_status hold_out(ull_source *source, const ull_source_options *options
     return ull__error_change("give some of the shards with --val-data, or unpack them");
   }
   uint64_t held = (uint64_t)llround((double)source->stored_count * options->val_split);
-  if (held == 0 || held >= source->stored_count) {
-    ULL__FAIL(ULL_ERROR_DATA, "%s: holding out %g of %" PRIu64 " samples leaves one part empty",
-              source->text, options->val_split, source->stored_count);
-    return ull__error_holder("--val-split %g", options->val_split);
-  }
+  if (held == 0 || held >= source->stored_count) return empty_part(source, options->val_split);
+  source->has_held_order = true;
+  if (source->bucket_count > 0) return hold_out_of_buckets(source, options->val_split);
   bool eval = options->split == ULL_SPLIT_EVAL;
   source->held_order = ull__permutation_create(source->stored_count, HELD_OUT_KEY);
-  source->has_held_order = true;
   source->held_first = eval ? source->stored_count - held : 0;
   source->count = eval ? held : source->stored_count - held;
   return ULL_OK;
@@ -233,6 +242,7 @@ const char *ull_source_sample_name(const ull_source *source, uint64_t sample, ch
 }
 
 uint64_t ull__source_stored_index(const ull_source *source, uint64_t sample) {
+  if (source->bucket_count > 0) return ull__bucket_stored_index(source, sample);
   if (!source->has_held_order) return sample;
   return ull__permutation_at(&source->held_order, source->held_first + sample);
 }

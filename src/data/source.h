@@ -46,6 +46,14 @@ typedef struct ull__source_kind {
   void (*close)(ull_source *source); /* of `state`, which may be NULL */
 } ull__source_kind;
 
+/* Stored samples of one length, and which of them this split has. */
+typedef struct ull__bucket {
+  ull_bucket split;
+  uint64_t stored_first, stored_samples;
+  uint64_t held_first; /* with a held out part: sample i is held_order(held_first + i) */
+  ull__permutation held_order;
+} ull__bucket;
+
 struct ull_source {
   const ull__source_kind *kind;
   char *text;
@@ -61,15 +69,23 @@ struct ull_source {
   size_t array_count;
   ull_array_info arrays[ULL_DATA_MAX_ARRAYS];
   char *names[ULL_DATA_MAX_ARRAYS]; /* owned; arrays[i].name */
+  size_t bucket_count;              /* 0: all samples have one shape */
+  ull__bucket buckets[ULL_DATA_MAX_BUCKETS];
+  char bucket_lengths[96];
   uint64_t resident_bytes;
   char note[192]; /* for ull_source_note */
   void *state;
 };
 
-/* Every array has one shape for all samples, and plan and loader count on it. A kind with buckets
- * of lengths would state them here, longest first: for each the shapes and a contiguous run of
- * stored samples. The longest one bounds every slot, an epoch's order deals batches of one bucket,
- * and the plan's family has a program for each; no kind states any. */
+/* Every array has one shape for all samples, and plan and loader count on it, but for kinds that
+ * state buckets of lengths: for each a contiguous run of stored samples, whose arrays have its
+ * length as their first extent; `arrays` describes the longest, and the ranges of elements are
+ * stated. The longest one bounds every slot, an epoch's order deals batches of one bucket, and the
+ * plan's family has a program for each. */
+
+/* Appends a bucket behind the stored samples of the earlier ones; nothing where it is empty.
+ * Lengths ascend. */
+void ull__source_add_bucket(ull_source *source, int64_t length, uint64_t samples);
 
 /* Appends an array; role follows from the name. Checks rank, extents and size, and that the name is
  * new. */
@@ -87,6 +103,12 @@ ull_status ull__source_hold(ull_source *source, const ull_source_options *option
 /* Refuses a text that names no source, with what was probably meant; `list`: what there is. */
 ull_status ull__source_refuse(const char *text, const char *list);
 
+/* Length of the split's sample; 0 without buckets. */
+int64_t ull__source_sample_length(const ull_source *source, uint64_t sample);
+
+/* Bytes of an array of a sample of that length, as ull_bucket has it; 0: of all. */
+uint64_t ull__source_bytes_of_length(const ull_source *source, size_t array, int64_t length);
+
 /* The files' number of the split's sample. */
 uint64_t ull__source_stored_index(const ull_source *source, uint64_t sample);
 
@@ -95,6 +117,13 @@ typedef ull_status (*ull__visit_samples)(void *context, uint64_t first, uint64_t
                                          const void *bytes);
 ull_status ull__source_scan(const ull_source *source, size_t array, ull__visit_samples visit,
                             void *context);
+
+/* ---- of source_buckets.c, for source.c ---- */
+
+uint64_t ull__bucket_stored_index(const ull_source *source, uint64_t sample);
+
+/* Holds a part of every bucket out, by a permutation of `key`; returns the split's samples. */
+uint64_t ull__buckets_hold_out(ull_source *source, double part, uint64_t key);
 
 /* Compares every element of a binding's array with its range, where it has one. */
 ull_status ull__source_check_binding(const ull_source *source, const ull_binding *binding);

@@ -3,6 +3,7 @@
 #include "data/text/sequences.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -11,17 +12,26 @@
 enum { VERSION = 1, DOCUMENT_PART = 4096, PIECE_PART = 64, LOOK_PART = 1024 };
 enum { NUMBER_SEQUENCES, NUMBER_PIECES, NUMBER_INPUTS, NUMBER_CUT, NUMBER_SILENT };
 enum { SECTION_PIECES, SECTION_FIRST };
+enum { SECTION_BUCKETS = SECTION_FIRST }; /* where a sequence is a piece */
+
+/* What SECTION_BUCKETS holds of each. */
+typedef struct kept_bucket {
+  uint64_t length, samples;
+} kept_bucket;
 
 /* ---- making ---- */
 
 typedef struct making {
-  const ull__sequences *s;
+  ull__sequences *s;
   ull__kept_writer *writer;
   ull__piece window[ULL__PACKING_WINDOW];
   size_t count;
   uint32_t bin[ULL__PACKING_WINDOW];
   uint64_t starts[DOCUMENT_PART + 1];
   uint64_t sequences, pieces, inputs, cut, silent;
+  ull__length_counts lengths; /* of pieces, on the first pass over documents in buckets */
+  bool counts_lengths;
+  size_t bucket; /* the one that a later pass writes */
 } making;
 
 static ull_status put_sequence(making *m) {
@@ -75,8 +85,26 @@ static ull_status has_target(const ull__token_stream *stream, const ull__piece *
   return ULL_OK;
 }
 
+/* Each pass writes one bucket; what counts for nothing was counted on the first. */
+static ull_status take_bucket_piece(making *m, const ull__piece *piece) {
+  bool counts;
+  if (!m->counts_lengths && ull__bucket_find(&m->s->buckets, piece->length) != m->bucket)
+    return ULL_OK;
+  ULL__TRY(has_target(m->s->stream, piece, &counts));
+  if (m->counts_lengths) {
+    m->silent += !counts;
+    if (counts) ull__length_counts_add(&m->lengths, piece->length);
+    return ULL_OK;
+  }
+  if (!counts) return ULL_OK;
+  m->sequences++;
+  m->s->bucket_samples[m->bucket]++;
+  return put_piece(m, piece);
+}
+
 static ull_status take_piece(making *m, const ull__piece *piece) {
   bool counts;
+  if (m->s->mode == ULL__SEQUENCES_BUCKETS) return take_bucket_piece(m, piece);
   ULL__TRY(has_target(m->s->stream, piece, &counts));
   if (!counts) {
     m->silent++;
@@ -98,7 +126,7 @@ static ull_status take_document(making *m, uint64_t begin, uint64_t end) {
     uint64_t left = end - 1 - at;
     const ull__piece piece = {at, left < length ? left : length};
     ULL__TRY(take_piece(m, &piece));
-    if (m->s->mode == ULL__SEQUENCES_PACKED) continue;
+    if (m->s->mode != ULL__SEQUENCES_DOCUMENTS) continue;
     m->cut += left > length;
     break;
   }
@@ -115,15 +143,37 @@ static ull_status take_documents(making *m) {
   return pack_window(m);
 }
 
+/* A pass that counts lengths, then one for each bucket. */
+static ull_status take_buckets(making *m) {
+  ull__sequences *s = m->s;
+  m->counts_lengths = true;
+  m->lengths = ull__length_counts_create(s->length);
+  ULL__TRY(take_documents(m));
+  m->counts_lengths = false;
+  if (s->buckets.lengths[0] == 0)
+    ULL__TRY(ull__bucket_lengths_choose(&m->lengths, s->buckets.count, &s->buckets));
+  memset(s->bucket_samples, 0, sizeof s->bucket_samples);
+  for (m->bucket = 0; m->bucket < s->buckets.count; m->bucket++) ULL__TRY(take_documents(m));
+  for (size_t b = 0; b < s->buckets.count; b++) {
+    const kept_bucket kept = {(uint64_t)s->buckets.lengths[b], s->bucket_samples[b]};
+    ULL__TRY(ull__kept_write(m->writer, SECTION_BUCKETS, &kept, sizeof kept));
+  }
+  return ULL_OK;
+}
+
+static ull_status take_all(making *m) {
+  if (m->s->mode == ULL__SEQUENCES_BUCKETS) return take_buckets(m);
+  ULL__TRY(take_documents(m));
+  return ull__kept_write(m->writer, SECTION_FIRST, &m->pieces, sizeof m->pieces);
+}
+
 static ull_status make(void *context, ull__kept_writer *writer,
                        uint64_t numbers[ULL__KEPT_NUMBERS]) {
   making *m = ull__alloc(1, sizeof *m);
   if (m == NULL) return ULL_ERROR_OUT_OF_MEMORY;
   m->s = context;
   m->writer = writer;
-  ull_status status = take_documents(m);
-  if (status == ULL_OK)
-    status = ull__kept_write(writer, SECTION_FIRST, &m->pieces, sizeof m->pieces);
+  ull_status status = take_all(m);
   numbers[NUMBER_SEQUENCES] = m->sequences;
   numbers[NUMBER_PIECES] = m->pieces;
   numbers[NUMBER_INPUTS] = m->inputs;
@@ -135,17 +185,47 @@ static ull_status make(void *context, ull__kept_writer *writer,
 
 /* ---- opening ---- */
 
+static ull_status damaged(const ull__sequences *s) {
+  ULL__FAIL(ULL_ERROR_DATA, "%s: is damaged", s->kept.file.path);
+  ull__error_holder("%s", s->kept.file.path);
+  return ull__error_change("remove the file: it is made anew");
+}
+
+/* Nothing in the file is believed. */
+static ull_status read_buckets(ull__sequences *s) {
+  kept_bucket kept[ULL_DATA_MAX_BUCKETS];
+  uint64_t count = s->kept.header.sections[SECTION_BUCKETS].bytes / sizeof *kept;
+  uint64_t before = 0, left = s->count;
+  if (count == 0 || count > ULL_DATA_MAX_BUCKETS || s->pieces != s->count) return damaged(s);
+  ULL__TRY(ull__kept_read(&s->kept, SECTION_BUCKETS, 0, kept, (size_t)count * sizeof *kept));
+  s->buckets.count = (size_t)count;
+  for (size_t b = 0; b < count; b++) {
+    if (kept[b].length <= before || kept[b].length > (uint64_t)s->length || kept[b].samples > left)
+      return damaged(s);
+    s->buckets.lengths[b] = (int64_t)kept[b].length;
+    s->bucket_samples[b] = kept[b].samples;
+    before = kept[b].length;
+    left -= kept[b].samples;
+  }
+  return left == 0 ? ULL_OK : damaged(s);
+}
+
+typedef struct pieces_key {
+  ull__stamp stamp;
+  uint64_t checksum, length, mode;
+  ull__bucket_lengths buckets; /* of the key where there are some */
+} pieces_key;
+
 static ull_status open_pieces(ull__sequences *s) {
-  struct {
-    ull__stamp stamp;
-    uint64_t checksum, length, mode;
-  } key = {s->stream->kept.header.stamp, s->stream->kept.header.checksum, (uint64_t)s->length,
-           (uint64_t)s->mode};
+  const pieces_key key = {s->stream->kept.header.stamp, s->stream->kept.header.checksum,
+                          (uint64_t)s->length, (uint64_t)s->mode, s->buckets};
+  bool has_buckets = s->mode == ULL__SEQUENCES_BUCKETS;
   const ull__kept_maker maker = {.make = make,
                                  .context = s,
                                  .kind = "sequences",
                                  .key = &key,
-                                 .key_bytes = sizeof key,
+                                 .key_bytes =
+                                     has_buckets ? sizeof key : offsetof(pieces_key, buckets),
                                  .version = VERSION,
                                  .stamp = s->stream->kept.header.stamp};
   ULL__TRY(ull__kept_open(&maker, &s->kept));
@@ -155,7 +235,7 @@ static ull_status open_pieces(ull__sequences *s) {
   s->inputs = numbers[NUMBER_INPUTS];
   s->cut = numbers[NUMBER_CUT];
   s->silent = numbers[NUMBER_SILENT];
-  return ULL_OK;
+  return has_buckets ? read_buckets(s) : ULL_OK;
 }
 
 ull_status ull__sequences_open(const ull__token_stream *stream, ull__sequence_mode mode,
@@ -167,6 +247,16 @@ ull_status ull__sequences_open(const ull__token_stream *stream, ull__sequence_mo
   out->pieces = out->count;
   out->inputs = out->count * (uint64_t)length;
   return ULL_OK;
+}
+
+ull_status ull__sequences_open_buckets(const ull__token_stream *stream, int64_t length,
+                                       const ull__bucket_lengths *buckets, ull__sequences *out) {
+  *out = (ull__sequences){.stream = stream,
+                          .mode = ULL__SEQUENCES_BUCKETS,
+                          .length = length,
+                          .buckets = *buckets,
+                          .kept.file.descriptor = -1};
+  return open_pieces(out);
 }
 
 void ull__sequences_close(ull__sequences *s) {
@@ -206,12 +296,6 @@ static void fill_up(const ull__sequences *s, int64_t number, ull__sequence_array
     repeat(to, count, s->stream->eot <= s->stream->most ? (int64_t)s->stream->eot : 0);
 }
 
-static ull_status damaged(const ull__sequences *s) {
-  ULL__FAIL(ULL_ERROR_DATA, "%s: is damaged", s->kept.file.path);
-  ull__error_holder("%s", s->kept.file.path);
-  return ull__error_change("remove the file: it is made anew");
-}
-
 static ull_status read_pieces(const ull__sequences *s, uint64_t index, ull__sequence_array array,
                               int64_t *to) {
   uint64_t range[2];
@@ -233,8 +317,28 @@ static ull_status read_pieces(const ull__sequences *s, uint64_t index, ull__sequ
   return ULL_OK;
 }
 
+int64_t ull__sequences_length(const ull__sequences *s, uint64_t index) {
+  for (size_t b = 0; b < s->buckets.count; b++) {
+    if (index < s->bucket_samples[b]) return s->buckets.lengths[b];
+    index -= s->bucket_samples[b];
+  }
+  return s->length;
+}
+
+static ull_status read_bucket_piece(const ull__sequences *s, uint64_t index,
+                                    ull__sequence_array array, int64_t *to) {
+  ull__piece piece;
+  int64_t length = ull__sequences_length(s, index);
+  ULL__TRY(ull__kept_read(&s->kept, SECTION_PIECES, index * sizeof piece, &piece, sizeof piece));
+  if (piece.length > (uint64_t)length) return damaged(s);
+  ULL__TRY(read_piece(s, &piece, 0, array, to));
+  fill_up(s, 1, array, to + piece.length, length - (int64_t)piece.length);
+  return ULL_OK;
+}
+
 ull_status ull__sequences_read(const ull__sequences *s, uint64_t index, ull__sequence_array array,
                                int64_t *to) {
+  if (s->mode == ULL__SEQUENCES_BUCKETS) return read_bucket_piece(s, index, array, to);
   if (s->mode != ULL__SEQUENCES_BLOCKS) return read_pieces(s, index, array, to);
   const ull__piece whole = {index * (uint64_t)s->length, (uint64_t)s->length};
   return read_piece(s, &whole, 0, array, to);

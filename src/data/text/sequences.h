@@ -3,6 +3,8 @@
  * blocks     the stream cut every N tokens; documents are not looked at; the rest is left out
  * documents  a document each, cut at N tokens, filled up
  * packed     documents joined, none of them cut that is no longer than N, filled up
+ * buckets    a piece each, filled up to the length of its bucket; the sequences of a bucket are a
+ *            run, shorter buckets before longer ones, in each the order of the stream
  *
  * A **piece** is a run of a document's tokens that are inputs, each with the next token as its
  * target. A document of n tokens, its end included, has n - 1 inputs; one longer than N is several
@@ -14,6 +16,7 @@
 #ifndef ULL_DATA_TEXT_SEQUENCES_H
 #define ULL_DATA_TEXT_SEQUENCES_H
 
+#include "data/text/buckets.h"
 #include "data/text/token_stream.h"
 
 enum { ULL__PACKING_WINDOW = 8192 };
@@ -21,7 +24,8 @@ enum { ULL__PACKING_WINDOW = 8192 };
 typedef enum ull__sequence_mode {
   ULL__SEQUENCES_BLOCKS,
   ULL__SEQUENCES_DOCUMENTS,
-  ULL__SEQUENCES_PACKED
+  ULL__SEQUENCES_PACKED,
+  ULL__SEQUENCES_BUCKETS
 } ull__sequence_mode;
 
 typedef struct ull__piece {
@@ -37,7 +41,10 @@ typedef struct ull__sequences {
   uint64_t pieces, inputs; /* in all sequences */
   uint64_t cut;            /* documents that lost their end, being longer */
   uint64_t silent;         /* pieces left out, for nothing in them is a target */
-  ull__kept kept;          /* pieces, and the first piece of each sequence; closed for blocks */
+  ull__kept kept;          /* pieces, and the first piece of each sequence, or the buckets; closed
+                              for blocks */
+  ull__bucket_lengths buckets; /* count 0: all sequences have `length` */
+  uint64_t bucket_samples[ULL_DATA_MAX_BUCKETS];
 } ull__sequences;
 
 typedef enum ull__sequence_array {
@@ -52,9 +59,16 @@ typedef enum ull__sequence_array {
 /* Close also after a failure. */
 ull_status ull__sequences_open(const ull__token_stream *stream, ull__sequence_mode mode,
                                int64_t length, ull__sequences *out);
+
+/* Sequences in buckets; those whose lengths are not given are chosen by the documents' lengths. */
+ull_status ull__sequences_open_buckets(const ull__token_stream *stream, int64_t length,
+                                       const ull__bucket_lengths *buckets, ull__sequences *out);
 void ull__sequences_close(ull__sequences *sequences);
 
-/* Writes one array of one sequence: `length` numbers. Thread safe. */
+/* Tokens of a sequence. */
+int64_t ull__sequences_length(const ull__sequences *sequences, uint64_t index);
+
+/* Writes one array of one sequence: as many numbers as it has tokens. Thread safe. */
 ull_status ull__sequences_read(const ull__sequences *sequences, uint64_t index,
                                ull__sequence_array array, int64_t *to);
 

@@ -7,9 +7,9 @@
 
 enum { MOST_SEQUENCE = 1 << 24 };
 
-static const char *const text_keys[] = {"seq",    "pack", "eot",  "tokenizer", "field",
-                                        "format", "bad",  "chat", NULL};
-static const char *const token_keys[] = {"seq",    "pack",  "eot",       "bits",
+static const char *const text_keys[] = {"seq",   "pack",   "buckets", "eot",  "tokenizer",
+                                        "field", "format", "bad",     "chat", NULL};
+static const char *const token_keys[] = {"seq",    "pack",  "buckets",   "eot", "bits",
                                          "header", "vocab", "documents", NULL};
 
 /* One of some words; `standard` where the key is not given. */
@@ -76,10 +76,18 @@ static bool ends_in(const char *text, const char *end) {
   return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
+static ull_status check_forms(const ull__text_options *options, const char *argument) {
+  if (!options->pack || options->buckets == NULL) return ULL_OK;
+  ULL__FAIL(ULL_ERROR_USAGE, "%s: sequences are packed or in buckets, not both", options->path);
+  ull__error_holder("--data %s", argument);
+  return ull__error_change("leave out --pack or --buckets");
+}
+
 ull_status ull__text_options_parse(const char *argument, bool for_tokens,
                                    const ull_source_options *options, ull__text_options *out) {
   *out = (ull__text_options){.header = -1,
                              .pack = options->pack,
+                             .buckets = options->buckets,
                              .sequence = options->sequence,
                              .tokenizer = options->tokenizer};
   ull__source_text *text = &out->text;
@@ -90,6 +98,9 @@ ull_status ull__text_options_parse(const char *argument, bool for_tokens,
   out->eot = ull__source_text_get(text, "eot");
   ULL__TRY(read_number(text, "seq", 1, MOST_SEQUENCE, &out->sequence));
   ULL__TRY(choose_flag(text, "pack", "0", "1", &out->pack));
+  if (ull__source_text_get(text, "buckets") != NULL)
+    out->buckets = ull__source_text_get(text, "buckets");
+  ULL__TRY(check_forms(out, argument));
   ULL__TRY(for_tokens ? read_token_keys(text, out) : read_text_keys(text, out));
   if (out->sequence > 0) return ULL_OK;
   ULL__FAIL(ULL_ERROR_USAGE, "%s: how many tokens a sample has is not said", out->path);

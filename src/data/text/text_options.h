@@ -21,6 +21,7 @@ typedef struct ull__text_options {
   const char *path;
   int64_t sequence;      /* seq; 0 = not said */
   bool pack;             /* pack */
+  const char *buckets;   /* buckets; NULL = none */
   const char *eot;       /* eot: a number or a token's text; NULL = the tokenizer's own */
   int bits;              /* bits: 8, 16, 32 or 64; 0 = what the file says, else 16 */
   int64_t header;        /* header: bytes to skip; -1 = what is recognised */

@@ -18,8 +18,23 @@ typedef struct text_state {
 static const char *const array_names[ULL__SEQUENCE_ARRAYS] = {"input_ids", "target", "positions",
                                                               "documents"};
 
+static int64_t longest_length(const ull_source *source, const text_state *t) {
+  size_t buckets = source->bucket_count;
+  return buckets > 0 ? source->buckets[buckets - 1].split.length : t->sequences.length;
+}
+
+static void add_buckets(ull_source *source, const ull__sequences *s) {
+  size_t used = 0, room = sizeof source->bucket_lengths;
+  for (size_t b = 0; b < s->buckets.count; b++) {
+    ull__source_add_bucket(source, s->buckets.lengths[b], s->bucket_samples[b]);
+    used += (size_t)snprintf(source->bucket_lengths + used, room - used, "%s%" PRId64,
+                             b > 0 ? "," : "", s->buckets.lengths[b]);
+  }
+  if (s->buckets.count == 1 && used + 1 < room) strcat(source->bucket_lengths, ","); /* a list */
+}
+
 static ull_status add_arrays(ull_source *source, const text_state *t) {
-  int64_t length = t->sequences.length;
+  int64_t length = longest_length(source, t);
   const int64_t most[ULL__SEQUENCE_ARRAYS] = {(int64_t)t->stream.most, (int64_t)t->stream.most,
                                               length - 1, length};
   for (int i = 0; i < ULL__SEQUENCE_ARRAYS; i++) {
@@ -42,17 +57,28 @@ __attribute__((format(printf, 2, 3))) static void add_note(ull_source *source, c
   va_end(arguments);
 }
 
+/* Tokens that all sequences have room for. */
+static double count_slots(const ull_source *source, const ull__sequences *s) {
+  double slots = 0;
+  for (size_t b = 0; b < source->bucket_count; b++)
+    slots += (double)source->buckets[b].stored_samples * (double)source->buckets[b].split.length;
+  return source->bucket_count > 0 ? slots : (double)s->count * (double)s->length;
+}
+
 static void write_note(ull_source *source, const text_state *t) {
   const ull__sequences *s = &t->sequences;
-  double slots = (double)s->count * (double)s->length;
+  double slots = count_slots(source, s);
   uint64_t silent = t->stream.empty + s->silent;
   if (s->mode == ULL__SEQUENCES_BLOCKS) {
     add_note(source, "%" PRIu64 " tokens in blocks of %" PRId64, t->stream.count, s->length);
     return;
   }
-  add_note(source, "%" PRIu64 " documents %s %" PRIu64 " sequences of %" PRId64 ", %.1f %% padding",
-           t->stream.documents, s->mode == ULL__SEQUENCES_PACKED ? "packed into" : "as", s->count,
-           s->length, s->count ? 100 * (1 - (double)s->inputs / slots) : 0);
+  add_note(source, "%" PRIu64 " documents %s %" PRIu64 " sequences of ", t->stream.documents,
+           s->mode == ULL__SEQUENCES_PACKED ? "packed into" : "as", s->count);
+  for (size_t b = 0; b < source->bucket_count; b++)
+    add_note(source, "%s%" PRId64, b > 0 ? ", " : "", source->buckets[b].split.length);
+  if (s->buckets.count == 0) add_note(source, "%" PRId64, s->length);
+  add_note(source, ", %.1f %% padding", s->count ? 100 * (1 - (double)s->inputs / slots) : 0);
   if (s->cut > 0) add_note(source, ", %" PRIu64 " cut", s->cut);
   if (silent > 0) add_note(source, ", %" PRIu64 " without targets left out", silent);
   if (t->stream.bad > 0) add_note(source, ", %" PRIu64 " bad lines left out", t->stream.bad);
@@ -66,15 +92,28 @@ static ull_status too_short(const ull_source *source, const text_state *t) {
   return ull__error_change("use a smaller --seq, or more text");
 }
 
-static ull_status open_with(ull_source *source, const ull__text_options *options, bool for_tokens) {
+static ull_status open_sequences(ull_source *source, const ull__text_options *options) {
   text_state *t = source->state;
-  ULL__TRY(for_tokens ? ull__token_stream_open_file(options, &t->stream)
-                      : ull__token_stream_open_text(options, &t->stream));
+  ull__bucket_lengths buckets;
+  ULL__TRY(ull__bucket_lengths_parse(options->buckets, options->sequence, &buckets));
+  if (buckets.count > 0) {
+    ULL__TRY(ull__sequences_open_buckets(&t->stream, options->sequence, &buckets, &t->sequences));
+    add_buckets(source, &t->sequences);
+    return ULL_OK;
+  }
   ull__sequence_mode mode = options->pack       ? ULL__SEQUENCES_PACKED
                             : options->is_lines ? ULL__SEQUENCES_DOCUMENTS
                                                 : ULL__SEQUENCES_BLOCKS;
   ULL__TRY(ull__sequences_open(&t->stream, mode, options->sequence, &t->sequences));
   source->stored_count = t->sequences.count;
+  return ULL_OK;
+}
+
+static ull_status open_with(ull_source *source, const ull__text_options *options, bool for_tokens) {
+  text_state *t = source->state;
+  ULL__TRY(for_tokens ? ull__token_stream_open_file(options, &t->stream)
+                      : ull__token_stream_open_text(options, &t->stream));
+  ULL__TRY(open_sequences(source, options));
   ULL__TRY(too_short(source, t));
   write_note(source, t);
   return add_arrays(source, t);
@@ -109,8 +148,10 @@ static ull_status read_text(const ull_source *source, uint64_t first, uint64_t c
                             void *bytes) {
   const text_state *t = source->state;
   int64_t *to = bytes;
-  for (uint64_t i = 0; i < count; i++, to += t->sequences.length)
+  for (uint64_t i = 0; i < count; i++) {
     ULL__TRY(ull__sequences_read(&t->sequences, first + i, (ull__sequence_array)array, to));
+    to += ull__sequences_length(&t->sequences, first + i);
+  }
   return ULL_OK;
 }
 
