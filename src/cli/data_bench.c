@@ -7,7 +7,7 @@
 
 #include "cli/data.h"
 #include "cli/data_bench.h"
-#include "cli/data_feed.h"
+#include "ullage/stream.h"
 
 static double cpu_seconds(void) {
   struct rusage usage;
@@ -18,19 +18,19 @@ static double cpu_seconds(void) {
 
 /* ---- samples ---- */
 
-static bool is_picture(const data_feed *feed, size_t binding) {
-  const ull_array_info *info =
-      ull_source_array(feed->source, feed->options.bindings[binding].array);
+static bool is_picture(const ull_stream *stream, size_t binding) {
+  size_t array = ull_stream_options(stream)->bindings[binding].array;
+  const ull_array_info *info = ull_source_array(ull_stream_source(stream), array);
   return info->content != ULL_CONTENT_ELEMENTS || info->image;
 }
 
 /* Of the sample's pictures; where it has none, of everything. */
-static uint32_t checksum(const data_feed *feed, const ull_batch *batch, uint64_t sample) {
+static uint32_t checksum(const ull_stream *stream, const ull_batch *batch, uint64_t sample) {
   uLong crc = crc32(0, NULL, 0);
   bool any = false;
-  for (size_t i = 0; i < batch->array_count; i++) any |= is_picture(feed, i);
+  for (size_t i = 0; i < batch->array_count; i++) any |= is_picture(stream, i);
   for (size_t i = 0; i < batch->array_count; i++) {
-    if (any && !is_picture(feed, i)) continue;
+    if (any && !is_picture(stream, i)) continue;
     const ull_batch_array *array = &batch->arrays[i];
     uint64_t bytes = array->bytes / batch->samples;
     crc = crc32_z(crc, (const Bytef *)array->data + sample * bytes, bytes);
@@ -38,16 +38,16 @@ static uint32_t checksum(const data_feed *feed, const ull_batch *batch, uint64_t
   return (uint32_t)crc;
 }
 
-static void write_samples(FILE *file, const data_feed *feed, const ull_batch *batch) {
+static void write_samples(FILE *file, const ull_stream *stream, const ull_batch *batch) {
   char path[8192];
   for (uint64_t i = 0; i < batch->samples; i++) {
-    ull_source_sample_name(feed->source, batch->sample_index[i], path, sizeof path);
+    ull_stream_sample_name(stream, batch->sample_index[i], path, sizeof path);
     fprintf(file, "{\"index\":%llu,\"path\":", (unsigned long long)batch->sample_index[i]);
     cli_data_put_text(file, path);
     fprintf(file, ",\"verdict\":\"%s\"", ull_verdict_name((ull_verdict)batch->used_verdict[i]));
     if (ull_verdict_is_bad((ull_verdict)batch->verdict[i]))
       fprintf(file, ",\"instead_of\":\"%s\"", ull_verdict_name((ull_verdict)batch->verdict[i]));
-    fprintf(file, ",\"crc32\":%u}\n", checksum(feed, batch, i));
+    fprintf(file, ",\"crc32\":%u}\n", checksum(stream, batch, i));
   }
 }
 
@@ -72,21 +72,22 @@ static void end_epoch(meter *m) {
   m->epoch_samples = 0;
 }
 
-static void take_batch(meter *m, const data_feed *feed, const ull_batch *batch) {
+static void take_batch(meter *m, const ull_stream *stream, const ull_batch *batch) {
   if (m->began && batch->epoch != m->epoch) end_epoch(m);
   m->began = true;
   m->epoch = batch->epoch;
   m->epoch_samples += batch->samples;
   m->run->samples += batch->samples;
-  if (m->samples != NULL) write_samples(m->samples, feed, batch);
+  if (m->samples != NULL) write_samples(m->samples, stream, batch);
 }
 
-static ull_status load_batches(meter *m, ull_loader *loader, const data_feed *feed) {
+static ull_status load_batches(meter *m, ull_stream *stream) {
+  ull_loader *loader = ull_stream_loader(stream);
   const ull_batch *batch;
   for (uint64_t left = m->batches_left;;) {
     ull_status status = ull_loader_next(loader, &batch);
     if (status != ULL_OK || batch == NULL) return status;
-    take_batch(m, feed, batch);
+    take_batch(m, stream, batch);
     ull_loader_release(loader, batch);
     if (left > 0 && --left == 0) return ULL_OK;
   }
@@ -105,55 +106,66 @@ static void keep_results(const ull_loader *loader, bench_run *run) {
   run->bad_count = ull_loader_bad_samples(loader, 0, run->bad, BENCH_BAD);
 }
 
-static ull_status measure(const command *c, const data_feed *feed, FILE *samples, bench_run *run) {
-  ull_loader *loader;
+static ull_status measure(const command *c, ull_stream *stream, FILE *samples, bench_run *run) {
   meter m = {.run = run, .samples = samples};
   if (ull_config_has(c->config, "batches"))
     m.batches_left = (uint64_t)ull_config_integer(c->config, "batches");
   double cpu = cpu_seconds(), began = m.epoch_began = cli_now();
-  ull_status status = ull_loader_create(&feed->options, &loader);
+  ull_status status = ull_stream_start(stream);
   if (status != ULL_OK) return status;
-  status = start_at(c, loader);
-  if (status == ULL_OK) status = load_batches(&m, loader, feed);
+  status = start_at(c, ull_stream_loader(stream));
+  if (status == ULL_OK) status = load_batches(&m, stream);
   end_epoch(&m);
   run->seconds = cli_now() - began;
   run->cpu_seconds = cpu_seconds() - cpu;
-  keep_results(loader, run);
-  ull_loader_destroy(loader);
+  keep_results(ull_stream_loader(stream), run);
   return status;
 }
 
-static void print_feed(const command *c, const data_feed *feed) {
+static void print_stream(const command *c, const ull_stream *stream) {
   char text[512], augment[256];
+  const ull_loader_options *options = ull_stream_options(stream);
+  bool training = strcmp(ull_config_text(c->config, "mode"), "train") == 0;
   fprintf(c->report, "data      %s · %llu samples · %s · augmentation %s\n",
-          ull_source_text(feed->source), (unsigned long long)ull_source_sample_count(feed->source),
-          feed->training ? "training" : "evaluation",
-          ull_augment_describe(&feed->options.augment, augment, sizeof augment));
-  for (size_t i = 0; i < feed->options.binding_count; i++) {
-    const ull_binding *binding = &feed->bindings[i];
+          ull_source_text(ull_stream_source(stream)),
+          (unsigned long long)ull_stream_samples(stream), training ? "training" : "evaluation",
+          ull_augment_describe(&options->augment, augment, sizeof augment));
+  for (size_t i = 0; i < options->binding_count; i++) {
+    const ull_binding *binding = &options->bindings[i];
     if (!binding->normalize.active) continue;
     fprintf(c->report, "          %s normalised %s\n", binding->name,
             ull_normalize_describe(&binding->normalize, text, sizeof text));
   }
 }
 
-static ull_status run_with(const command *c, data_feed *feed, int workers, FILE *samples,
-                           bench_run *run) {
+static void print_means(const command *c, const ull_stream *stream, const bench_run *run) {
   char text[512];
-  ull_status status = data_feed_fit(c, feed, workers);
-  if (status == ULL_OK) status = ull_loader_bound_bytes(&feed->options, &run->bound);
-  if (status != ULL_OK) return status;
-  run->workers = feed->options.workers;
-  run->prefetch = feed->options.prefetch;
-  run->standby = (int)run->bound.threads - run->workers;
+  bool given = ull_config_has(c->config, "loader-memory");
   fprintf(c->report, "loader    %d thread%s and %d standing by · batches of %llu\n", run->workers,
-          run->workers == 1 ? "" : "s", run->standby, (unsigned long long)feed->options.batch_size);
+          run->workers == 1 ? "" : "s", run->standby,
+          (unsigned long long)ull_stream_options(stream)->batch_size);
   fprintf(c->report, "memory    %s (%s)\n",
           ull_loader_bound_describe(&run->bound, text, sizeof text),
-          feed->budget_bytes > 0 ? "--loader-memory" : "by default as much as it takes");
+          given ? "--loader-memory" : "by default as much as it takes");
   fflush(c->report);
-  status = measure(c, feed, samples, run);
+}
+
+/* `workers` < 0: what --workers says, or what suits. */
+static ull_status run_with(const command *c, const char *subject, int workers, FILE *samples,
+                           bench_run *run) {
+  ull_stream *stream;
+  ull_status status = ull_stream_prepare(subject, c->config, workers, &stream);
+  if (status != ULL_OK) return status;
+  const ull_loader_options *options = ull_stream_options(stream);
+  run->bound = *ull_stream_bound(stream);
+  run->workers = options->workers;
+  run->prefetch = options->prefetch;
+  run->standby = (int)run->bound.threads - run->workers;
+  if (run->is_first) print_stream(c, stream);
+  print_means(c, stream, run);
+  status = measure(c, stream, samples, run);
   if (status == ULL_OK) bench_print_run(c->report, run);
+  ull_stream_close(stream);
   return status;
 }
 
@@ -166,18 +178,17 @@ static int next_workers(const char **text) {
   return (int)workers;
 }
 
-static ull_status run_all(const command *c, data_feed *feed, FILE *samples, bench *b) {
+static ull_status run_all(const command *c, const char *subject, FILE *samples, bench *b) {
   const char *list = ull_config_text(c->config, "workers");
-  if (list == NULL) {
+  b->runs[0].is_first = true;
+  if (list == NULL || strchr(list, ',') == NULL) {
     b->count = 1;
-    return run_with(c, feed, 0, samples, &b->runs[0]);
+    return run_with(c, subject, -1, samples, &b->runs[0]);
   }
   while (*list != '\0' && b->count < BENCH_RUNS) {
-    ull_loader_options before = feed->options;
     bench_run *run = &b->runs[b->count++];
-    ull_status status = run_with(c, feed, next_workers(&list), samples, run);
+    ull_status status = run_with(c, subject, next_workers(&list), samples, run);
     if (status != ULL_OK) return status;
-    feed->options = before;
   }
   return ULL_OK;
 }
@@ -196,32 +207,28 @@ static int close_samples(const command *c, FILE *file, int code) {
                    "make room, or name another file");
 }
 
-static int bench_feed(const command *c, data_feed *feed) {
+static int bench_into(const command *c, const char *subject, FILE *samples, bench *b) {
+  ull_status status = run_all(c, subject, samples, b);
+  bool ran = status == ULL_OK || b->runs[0].samples > 0;
+  char *line = ran ? bench_json(b) : NULL;
+  int code = status == ULL_OK ? 0 : cli_fail(c, line);
+  if (code == 0 && b->count > 1) bench_print_table(c->report, b);
+  code = close_samples(c, samples, code);
+  if (code == 0 && c->json && line != NULL) puts(line);
+  free(line);
+  return code;
+}
+
+int cli_data_bench(command *c, const char *subject) {
   bool failed;
   FILE *samples = open_samples(c, &failed);
   if (failed)
     return cli_error(c, ULL_ERROR_IO, "the file of --samples cannot be opened",
                      "name another file");
   bench *b = calloc(1, sizeof *b);
-  if (b == NULL) return cli_error(c, ULL_ERROR_OUT_OF_MEMORY, "out of memory", "");
-  print_feed(c, feed);
-  ull_status status = run_all(c, feed, samples, b);
-  char *line = b->count > 0 ? bench_json(b) : NULL;
-  int code = status == ULL_OK ? 0 : cli_fail(c, line);
-  if (code == 0 && b->count > 1) bench_print_table(c->report, b);
-  code = close_samples(c, samples, code);
-  if (code == 0 && c->json && line != NULL) puts(line);
-  free(line);
+  if (b == NULL)
+    return close_samples(c, samples, cli_error(c, ULL_ERROR_OUT_OF_MEMORY, "out of memory", ""));
+  int code = bench_into(c, subject, samples, b);
   free(b);
-  return code;
-}
-
-int cli_data_bench(command *c, const char *subject) {
-  data_feed *feed = calloc(1, sizeof *feed);
-  if (feed == NULL) return cli_error(c, ULL_ERROR_OUT_OF_MEMORY, "out of memory", "");
-  ull_status status = data_feed_open(c, subject, feed);
-  int code = status == ULL_OK ? bench_feed(c, feed) : cli_fail(c, NULL);
-  data_feed_close(feed);
-  free(feed);
   return code;
 }

@@ -11,6 +11,7 @@ enum { BENCH_RUNS = 32, BENCH_EPOCHS = 1024, BENCH_BAD = 64 };
 /* One number of workers. */
 typedef struct bench_run {
   int workers, standby, prefetch;
+  bool is_first;
   ull_loader_bound bound;
   uint64_t samples;
   double seconds, cpu_seconds;

@@ -73,6 +73,8 @@ static ull_status fill_place(ull_loader *loader, ull__worker *worker, ull__slot 
     uint64_t sample = ull__order_stand_in(&loader->order, &slot->order, position, attempt);
     ull_status status =
         ull__loader_fill_sample(loader, worker, slot, sample, place, fault, &result);
+    if (is_bad(status) && !ull_verdict_is_bad(result.verdict))
+      result.verdict = ULL_VERDICT_UNREADABLE;
     note_place(slot, place, sample, &result, attempt == 0);
     outcome->died = result.died;
     if (status == ULL_OK) {
