@@ -26,11 +26,9 @@ os.environ["ULLAGE_LIBRARY"] = str(LIBRARY)
 if not LIBRARY.exists():
     print(f"skipped: {LIBRARY} is not built (sanitizers)")
     sys.exit(command.SKIPPED)
-try:
-    import numpy
-except ImportError:
-    print("skipped: NumPy is not installed")
-    sys.exit(command.SKIPPED)
+command.need_modules("numpy")
+import numpy
+
 try:
     import torch
 except ImportError:

@@ -31,11 +31,10 @@ if not DATA:
     skip("ULLAGE_TEST_DATA is not set")
 if not LIBRARY.exists():
     skip(f"{LIBRARY} is not built (sanitizers)")
-try:
-    import numpy
-    from PIL import Image, ImageOps
-except ImportError as missing:
-    skip(f"{missing.name} is not installed")
+command.need_modules("numpy", "PIL")
+import numpy
+from PIL import Image, ImageOps
+
 import ullage
 
 PHOTOS = sorted((pathlib.Path(DATA) / "photos").glob("*"))[::5]

@@ -5,6 +5,7 @@ ULLAGE_BINARY names the command (default build/release/ullage). Python's standar
 
 import concurrent.futures
 import hashlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -32,6 +33,20 @@ MODELS = {
     "gpt2_tiny": ["zoo:gpt2_tiny", "--batch-size", "16", "--opt", "adamw", "--lr", "0.001"],
 }
 DEVICES = {"cpu": [], "sim": ["--device", "sim:2GiB@8GB/s"]}
+
+
+def need_modules(*names):
+    """Skips the test where a module is missing, after trying the system's Python, which has what
+    Debian's packages bring whatever other Python comes first."""
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    if not missing:
+        return
+    system = "/usr/bin/python3"
+    if not os.environ.get("ULLAGE_TEST_PYTHON") and os.access(system, os.X_OK):
+        os.environ["ULLAGE_TEST_PYTHON"] = system
+        os.execv(system, [system, *sys.argv])
+    print(f"skipped: {', '.join(missing)} not installed")
+    sys.exit(SKIPPED)
 
 
 class Result:
