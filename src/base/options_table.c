@@ -183,6 +183,8 @@ const ull__option ull__options[] = {
          "by STD, one number or one a channel with commas; auto: from the source",
          .words = "auto|none", .check = is_mean_and_deviation),
     FLAG("pack", DATA, WITH_DATA, "join short texts into full sequences"),
+    TEXT("buckets", "N|64,128", NULL, DATA, WITH_DATA, "instead of --pack: batches of texts of "
+         "similar length, N lengths chosen by the texts, or these"),
     TEXT("tokenizer", "FILE|bytes", NULL, DATA, WITH_DATA, "tokenizer.json for text:FILE; by "
          "default its bytes are the tokens"),
     INTEGER("workers", "N", 1, 1024, NULL, DATA, WITH_DATA, "loader threads; by default as many "

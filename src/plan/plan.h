@@ -12,10 +12,12 @@
 #include "plan/ladder.h"
 #include "plan/program.h"
 
-#define ULL__MAX_PROGRAMS 8
+/* Of eight lengths of sequences a step, two smaller runs and evaluation, and the update. */
+#define ULL__MAX_PROGRAMS 48
 
 typedef struct ull__program_request {
-  const char *name;        /* "train", "tail", "last", "update", "eval", "eval_tail" */
+  const char *name;        /* "train", "tail", "last", "update", "eval", "eval_tail"; where samples
+                              have several lengths with the length, "train@64" */
   const ull__graph *graph; /* symbolic, complete: with backward and optimizer where it has them */
   int64_t batch;
 } ull__program_request;
@@ -33,7 +35,7 @@ typedef struct ull__plan_request {
 
 /* What the planner knows of one program, for explanations. */
 typedef struct ull__program_plan {
-  char name[16];
+  char name[32];
   ull__lowered *lowered; /* moves into the family when the plan fits */
   ull__schedule_model *model;
   ull__ladder ladder;

@@ -50,8 +50,10 @@ static ull_status bind_input(const ull__job *job, const ull__feed *feed,
   binding->name = input->name;
   binding->dtype = input->dtype;
   binding->rank = (int)input->shape.rank - 1;
-  for (int d = 0; d < binding->rank; d++) binding->shape[d] = input->shape.dims[d + 1].constant;
   const ull_array_info *info = ull_source_array(feed->source, array);
+  for (int d = 0; d < binding->rank; d++) binding->shape[d] = input->shape.dims[d + 1].constant;
+  bool has_lengths = ull_source_bucket_count(feed->source) > 0 && binding->rank == 1;
+  if (has_lengths) binding->shape[0] = info->shape[0]; /* the model is made for each */
   if (info->has_ignored && !(input->has_ignored && input->ignored == info->ignored))
     return refuse_ignored(job, info);
   if (input->upper > 0) {
@@ -111,6 +113,19 @@ static int64_t find_sequence(const ull__model *model) {
   return 0;
 }
 
+/* Evaluation has the lengths that training came to, so that programs are for the same ones. */
+static const char *choose_buckets(const ull__job *job) {
+  bool trained = job->train.source != NULL && ull_source_bucket_count(job->train.source) > 0;
+  if (trained) return ull_source_bucket_lengths(job->train.source);
+  return ull_config_text(job->config, "buckets");
+}
+
+static ull_status refuse_buckets(const ull_source *source) {
+  ULL__FAIL(ULL_ERROR_USAGE, "%s: has no sequences of several lengths", ull_source_text(source));
+  ull__error_holder("--buckets");
+  return ull__error_change("leave out --buckets, or give text:FILE or tokens:FILE");
+}
+
 static ull_status open_source(const ull__job *job, const char *text, ull_split split,
                               ull_source **out) {
   ull_source_options options = ull_source_options_default();
@@ -121,6 +136,7 @@ static ull_status open_source(const ull__job *job, const char *text, ull_split s
   options.sequence = find_sequence(job->model);
   options.pack = ull_config_flag(job->config, "pack");
   options.tokenizer = ull_config_text(job->config, "tokenizer");
+  options.buckets = choose_buckets(job);
   if (is_synthetic(text)) options.val_split = 0;
   for (uint32_t i = 0; i < job->model->input_count; i++) {
     const ull__model_input *input = &job->model->inputs[i];
@@ -134,7 +150,9 @@ static ull_status open_source(const ull__job *job, const char *text, ull_split s
   options.synthetic = arrays;
   options.synthetic_count = job->model->input_count;
   options.synthetic_samples = (uint64_t)job->batch_size;
-  return ull_source_open(text, &options, out);
+  ULL__TRY(ull_source_open(text, &options, out));
+  bool wants = options.buckets != NULL || ull_config_has(job->config, "buckets");
+  return wants && ull_source_bucket_count(*out) == 0 ? refuse_buckets(*out) : ULL_OK;
 }
 
 /* What becomes of samples that cannot be used. */
@@ -266,24 +284,11 @@ uint64_t ull__model_weigh(const ull__model *model, void *const *arrays, uint64_t
   return samples;
 }
 
-static ull_status open_training(ull__job *job) {
-  ULL__TRY(fill_feed(job, true, &job->train));
-  int64_t samples = (int64_t)ull_source_sample_count(job->train.source);
-  job->epoch_steps = (uint64_t)((samples + job->batch_size - 1) / job->batch_size);
-  job->tail_batches[0] = job->batch_size % job->micro_batch;
-  int64_t last = samples % job->batch_size % job->micro_batch;
-  if (last != job->tail_batches[0]) job->tail_batches[1] = last;
-  return ULL_OK;
-}
-
 static ull_status open_evaluation(ull__job *job, const char *data) {
   ULL__TRY(open_source(job, data, ULL_SPLIT_EVAL, &job->eval.source));
   if (job->train.source != NULL)
     ULL__TRY(ull_source_check_classes(job->train.source, job->eval.source));
-  ULL__TRY(fill_feed(job, false, &job->eval));
-  if (!ull__model_can_pad(job->model))
-    job->eval_tail_batch = (int64_t)ull_source_sample_count(job->eval.source) % job->micro_batch;
-  return ULL_OK;
+  return fill_feed(job, false, &job->eval);
 }
 
 ull_status ull__job_open_data(ull__job *job) {
@@ -293,7 +298,7 @@ ull_status ull__job_open_data(ull__job *job) {
   ULL__TRY(open_source(job, data, ULL_SPLIT_TRAIN, &job->train.source));
   const char *validation = validation_text(job, data);
   job->has_both_feeds = validation != NULL;
-  ULL__TRY(open_training(job));
+  ULL__TRY(fill_feed(job, true, &job->train));
   return validation ? open_evaluation(job, validation) : ULL_OK;
 }
 

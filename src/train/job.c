@@ -6,10 +6,8 @@
 
 #include "base/alloc.h"
 #include "base/byte_size.h"
-#include "base/checked.h"
 #include "base/config_internal.h"
 #include "base/error.h"
-#include "memory/packing.h"
 
 /* `micro_batch` 0 = as the flags say. */
 static ull_status find_batch(ull__job *job, int64_t micro_batch) {
@@ -33,6 +31,10 @@ static bool has_smoothing(const ull_config *config) {
 }
 
 ull_status ull__job_open_model(const ull_config *config, ull__model **out) {
+  return ull__job_open_model_of(config, 0, out);
+}
+
+ull_status ull__job_open_model_of(const ull_config *config, int64_t sequence, ull__model **out) {
   const char *text = ull_config_text(config, "model");
   if (!text) {
     ULL__FAIL(ULL_ERROR_USAGE, "no model given");
@@ -40,7 +42,9 @@ ull_status ull__job_open_model(const ull_config *config, ull__model **out) {
   }
   ull__model_options options = {
       .classes = ull_config_has(config, "classes") ? ull_config_integer(config, "classes") : 0,
-      .sequence = ull_config_has(config, "seq") ? ull_config_integer(config, "seq") : 0,
+      .sequence = sequence > 0                    ? sequence
+                  : ull_config_has(config, "seq") ? ull_config_integer(config, "seq")
+                                                  : 0,
       .label_smoothing = has_smoothing(config) ? ull_config_real(config, "label-smoothing") : 0,
   };
   return ull__model_open(text, &options, out);
@@ -51,45 +55,6 @@ static void count_steps(ull__job *job) {
   job->total_steps = ull_config_has(config, "steps")
                          ? (uint64_t)ull_config_integer(config, "steps")
                          : (uint64_t)ull_config_integer(config, "epochs") * job->epoch_steps;
-}
-
-/* Rings of batch slots, one behind the other; a source that is not there takes nothing. */
-static uint64_t loader_bytes(const ull__job *job) {
-  uint64_t bytes = ull__align_up(job->train.bound.total_bytes, ULL__PACKING_ALIGNMENT);
-  return bytes + (job->eval.source ? job->eval.bound.total_bytes : 0);
-}
-
-/* What sources hold decompressed, and picture decoders, belong to the process, not to the ring. */
-static uint64_t source_bytes(const ull__job *job) {
-  const ull_loader_bound *train = &job->train.bound, *eval = &job->eval.bound;
-  uint64_t bytes = train->source_bytes + train->reader_bytes;
-  return bytes + (job->eval.source ? eval->source_bytes + eval->reader_bytes : 0);
-}
-
-static const char *const tail_names[ULL__TAILS] = {"tail", "last"};
-
-static void add_program(ull__plan_request *request, const char *name, const ull__graph *graph,
-                        int64_t batch) {
-  if (!graph || batch == 0) return;
-  request->programs[request->program_count++] = (ull__program_request){name, graph, batch};
-}
-
-ull_status ull__job_make_plan(ull__job *job, int64_t batch_size, int64_t micro_batch,
-                              ull__plan **out) {
-  ull__plan_request request = {.provider = job->provider,
-                               .shared = job->shared,
-                               .loader_bytes = loader_bytes(job),
-                               .process_bytes = job->machine.process_bytes + source_bytes(job),
-                               .effort = (uint32_t)ull_config_integer(job->config, "effort")};
-  memcpy(request.budget_bytes, job->budget_bytes, sizeof request.budget_bytes);
-  bool whole = batch_size == job->batch_size;
-  add_program(&request, "train", job->train_graph, micro_batch);
-  for (int i = 0; i < ULL__TAILS && whole; i++)
-    add_program(&request, tail_names[i], job->train_graph, job->tail_batches[i]);
-  add_program(&request, "update", job->update_graph, 1);
-  add_program(&request, "eval", job->eval_graph, micro_batch);
-  if (whole) add_program(&request, "eval_tail", job->eval_graph, job->eval_tail_batch);
-  return ull__plan_create(&request, out);
 }
 
 static ull_status read_recipe(ull__job *job) {
@@ -103,8 +68,8 @@ static ull_status resolve(ull__job *job, int64_t micro_batch) {
   ULL__TRY(find_batch(job, micro_batch));
   ULL__TRY(ull__job_open_model(job->config, &job->model));
   if (!job->evaluates_only) ULL__TRY(ull__recipe_from_config(job->config, &job->recipe));
-  ULL__TRY(ull__job_build_graphs(job));
   ULL__TRY(ull__job_open_data(job));
+  ULL__TRY(ull__job_make_variants(job));
   ULL__TRY(read_recipe(job));
   ULL__TRY(ull__job_find_machine(job));
   return ull__job_make_plan(job, job->batch_size, job->micro_batch, &job->plan);
@@ -164,9 +129,8 @@ void ull__job_destroy(ull__job *job) {
   ull__provider_destroy(job->provider);
   ull__feed_close(&job->train);
   ull__feed_close(&job->eval);
-  ull__graph_destroy(job->train_graph);
+  ull__job_drop_variants(job);
   ull__graph_destroy(job->update_graph);
-  ull__graph_destroy(job->eval_graph);
   ull__model_destroy(job->model);
   ull__machine_free(&job->machine);
   ull__free(job);

@@ -1,7 +1,7 @@
 /* A job: everything a configuration resolves to before any arena exists. `plan`, `train` and `eval`
  * all begin here, so that they agree on every byte.
  *
- *     config ─▶ model ─▶ graphs (train, eval) ─▶ data and bindings ─▶ machine and budgets ─▶ plan
+ *     config ─▶ model ─▶ data and bindings ─▶ graphs (train, eval) ─▶ machine and budgets ─▶ plan
  */
 #ifndef ULL_TRAIN_JOB_H
 #define ULL_TRAIN_JOB_H
@@ -10,6 +10,7 @@
 #include "plan/machine.h"
 #include "plan/plan.h"
 #include "train/recipe.h"
+#include "train/variants.h"
 #include "ullage/config.h"
 #include "ullage/data.h"
 
@@ -22,22 +23,16 @@ typedef struct ull__feed {
   ull_loader_bound bound;
 } ull__feed;
 
-enum { ULL__TAILS = 2 };
-
 typedef struct ull__job {
   const ull_config *config; /* borrowed until destroy */
   bool evaluates_only;      /* of a command that does not train: no train graph, source or recipe */
   ull__model *model;
-  ull__graph *train_graph;  /* with backward and optimizer, fused; symbolic */
+  ull__variant variants[ULL__MAX_VARIANTS]; /* the longest first */
+  uint32_t variant_count;
   ull__graph *update_graph; /* the optimizer alone, where micro-batches accumulate; else NULL */
-  ull__graph *eval_graph;
   ull__recipe recipe;
   ull__rate_schedule rate;
   int64_t batch_size, micro_batch;
-  /* Sizes of runs smaller than a micro-batch: what a whole batch leaves, and what the last batch of
-     an epoch leaves; 0 = none, and the second one also where it equals the first. */
-  int64_t tail_batches[ULL__TAILS];
-  int64_t eval_tail_batch; /* the same of evaluation, where padding is not possible; 0 = none */
   uint64_t total_steps, epoch_steps;
   bool has_both_feeds;
   ull__feed train, eval; /* eval.source is NULL where there is nothing to evaluate on */
@@ -67,8 +62,13 @@ ull_status ull__job_check_addresses(const ull__job *job); /* train/budget.c */
 /* ---- steps of ull__job_create, one file each ---- */
 
 ull_status ull__job_open_model(const ull_config *config, ull__model **out);
-ull_status ull__job_build_graphs(ull__job *job); /* train/graphs.c */
-ull_status ull__job_open_data(ull__job *job);    /* train/feed.c */
+/* For sequences of that many tokens; 0 = as --seq says. */
+ull_status ull__job_open_model_of(const ull_config *config, int64_t sequence, ull__model **out);
+ull_status ull__job_make_variants(ull__job *job); /* train/variants.c */
+void ull__job_drop_variants(ull__job *job);
+/* The variant's graphs, of its model; the job's update graph where there is none yet. */
+ull_status ull__job_build_graphs(ull__job *job, ull__variant *variant); /* train/graphs.c */
+ull_status ull__job_open_data(ull__job *job);                           /* train/feed.c */
 void ull__feed_close(ull__feed *feed);
 /* Whether a batch may be filled up with samples that count for nothing: there is a target that can
  * say so. */
@@ -79,6 +79,14 @@ uint64_t ull__model_weigh(const ull__model *model, void *const *arrays, uint64_t
                           uint64_t samples);
 ull_status ull__job_find_machine(ull__job *job); /* train/budget.c */
 ull_status ull__job_make_plan(ull__job *job, int64_t batch_size, int64_t micro_batch,
-                              ull__plan **out); /* train/job.c */
+                              ull__plan **out); /* train/programs.c */
+
+/* ---- programs: "train", or of a length "train@64" (train/programs.c) ---- */
+
+enum { ULL__PROGRAM_NAME = 32 };
+
+/* Writes a program's name; `what` as plan.h has it. Returns `name`. */
+const char *ull__program_name(const char *what, int64_t length, char name[ULL__PROGRAM_NAME]);
+extern const char *const ull__tail_names[ULL__TAILS];
 
 #endif

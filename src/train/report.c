@@ -123,10 +123,13 @@ const char *ull_trainer_header(ull_trainer *t) {
   return keep(t, ULL__TEXT_HEADER, ull__strdup(p.text));
 }
 
+static const ull__graph *show_graph(const ull__variant *variant) {
+  return variant->train_graph ? variant->train_graph : variant->eval_graph;
+}
+
 static ull_status show_stage(const ull_trainer *t, const char *what, char **out) {
   const ull__plan *plan = t->job->plan;
-  if (strcmp(what, "graph") == 0)
-    return ull__graph_text(t->job->evaluates_only ? t->job->eval_graph : t->job->train_graph, out);
+  if (strcmp(what, "graph") == 0) return ull__graph_text(show_graph(&t->job->variants[0]), out);
   if (strcmp(what, "memory") == 0) return ull__plan_memory_text(plan, out);
   if (strcmp(what, "lowered") == 0) return ull__lowered_text(plan->programs[0].lowered, out);
   if (strcmp(what, "schedule") == 0) return ull__plan_schedule_text(plan, out);

@@ -11,19 +11,20 @@
 #include "base/system_limits.h"
 #include "train/data_report.h"
 #include "train/result_certificate.h"
+#include "train/result_parts.h"
 #include "train/trainer.h"
 
-static json_t *tier_map(const uint64_t bytes[ULL__TIER_COUNT]) {
+json_t *ull__json_of_tiers(const uint64_t bytes[ULL__TIER_COUNT]) {
   json_t *map = json_object();
   for (int t = 0; t < ULL__TIER_COUNT && map; t++)
     ull__json_put(map, ull__tier_name((ull__tier)t), json_integer((json_int_t)bytes[t]));
   return map;
 }
 
-static json_t *tag_map(const uint64_t bytes[ULL__TAG_COUNT][ULL__TIER_COUNT]) {
+json_t *ull__json_of_tags(const uint64_t bytes[ULL__TAG_COUNT][ULL__TIER_COUNT]) {
   json_t *map = json_object();
   for (int t = 0; t < ULL__TAG_COUNT && map; t++)
-    ull__json_put(map, ull__tag_name((ull__tag)t), tier_map(bytes[t]));
+    ull__json_put(map, ull__tag_name((ull__tag)t), ull__json_of_tiers(bytes[t]));
   return map;
 }
 
@@ -84,15 +85,19 @@ ull_status ull__trainer_plan_object(ull_trainer *t, json_t *object) {
   ULL__TRY(ull__json_put(object, "micro_batch", json_integer(job->micro_batch)));
   ULL__TRY(ull__json_put(object, "device", json_string(job->device_text)));
   ULL__TRY(ull__json_put(object, "fingerprint", json_string(job->provider->fingerprint)));
-  ULL__TRY(ull__json_put(object, "planned_peak_bytes", tier_map(plan->planned_peak_bytes)));
-  ULL__TRY(ull__json_put(object, "keep_all_peak_bytes", tier_map(plan->keep_all_peak_bytes)));
-  ULL__TRY(ull__json_put(object, "smallest_budget_bytes", tier_map(plan->smallest_bytes)));
-  ULL__TRY(ull__json_put(object, "lower_bound_bytes", tier_map(plan->lower_bound_bytes)));
+  ULL__TRY(
+      ull__json_put(object, "planned_peak_bytes", ull__json_of_tiers(plan->planned_peak_bytes)));
+  ULL__TRY(
+      ull__json_put(object, "keep_all_peak_bytes", ull__json_of_tiers(plan->keep_all_peak_bytes)));
+  ULL__TRY(
+      ull__json_put(object, "smallest_budget_bytes", ull__json_of_tiers(plan->smallest_bytes)));
+  ULL__TRY(ull__json_put(object, "lower_bound_bytes", ull__json_of_tiers(plan->lower_bound_bytes)));
   ULL__TRY(ull__json_put(object, "predicted_step_seconds", ull__json_real(seconds)));
   ULL__TRY(put_moves(plan, object));
   ULL__TRY(ull__put_certificate(plan, object));
-  ULL__TRY(ull__json_put(object, "tags", tag_map(tags)));
-  return ull__json_put(object, "keep_all_tags", tag_map(plan->keep_all_tags));
+  ULL__TRY(ull__json_put(object, "tags", ull__json_of_tags(tags)));
+  ULL__TRY(ull__json_put(object, "keep_all_tags", ull__json_of_tags(plan->keep_all_tags)));
+  return ull__put_buckets(t, object);
 }
 
 /* Turns an object into the trainer's text of that kind and drops it. */
@@ -137,9 +142,8 @@ static double median_seconds(const ull_trainer *t) {
 
 /* Seconds of a step by operator, from the executor's own clock. */
 static ull_status put_operator_seconds(const ull_trainer *t, json_t *object) {
-  const ull__program *program = &t->job->plan->family->programs[t->programs.train];
-  const ull__instruction_times *times =
-      ull__executor_times(t->executor, (uint32_t)t->programs.train);
+  const ull__program *program = &t->job->plan->family->programs[ULL__MAIN_PROGRAM];
+  const ull__instruction_times *times = ull__executor_times(t->executor, ULL__MAIN_PROGRAM);
   json_t *map = json_object();
   ULL__TRY(ull__json_put(object, "operator_seconds", map));
   for (uint32_t i = 0; i < program->instruction_count && times; i++) {
@@ -158,10 +162,10 @@ static ull_status put_operator_seconds(const ull_trainer *t, json_t *object) {
 static ull_status put_measured(const ull_trainer *t, json_t *object) {
   ull__measurement m;
   ull__resident_bytes resident = {0};
-  ull__executor_measure(t->executor, (uint32_t)t->programs.train, &m);
+  ull__executor_measure(t->executor, ULL__MAIN_PROGRAM, &m);
   ULL__TRY(ull__resident_read("", &resident));
-  ULL__TRY(ull__json_put(object, "measured_peak_bytes", tier_map(m.peak_bytes)));
-  ULL__TRY(ull__json_put(object, "per_tag", tag_map(m.tag_peaks)));
+  ULL__TRY(ull__json_put(object, "measured_peak_bytes", ull__json_of_tiers(m.peak_bytes)));
+  ULL__TRY(ull__json_put(object, "per_tag", ull__json_of_tags(m.tag_peaks)));
   return ull__json_put(object, "vmhwm_bytes", json_integer((json_int_t)resident.peak_bytes));
 }
 

@@ -17,8 +17,11 @@ static ull_status train_batch(ull_trainer *t, const ull_train_events *events) {
   ull_step_metrics metrics;
   ULL__TRY(ull_loader_next(t->train_loader, &batch));
   double wait = (double)(ull__clock_now_ns() - began) * 1e-9;
+  uint32_t variant;
   collect(batch, arrays);
-  ull_status status = ull__trainer_step_on(t, arrays, batch->samples, batch->epoch + 1, &metrics);
+  ull_status status = ull__trainer_find_variant(t, batch, &variant);
+  if (status == ULL_OK)
+    status = ull__trainer_step_on(t, variant, arrays, batch->samples, batch->epoch + 1, &metrics);
   ull_loader_release(t->train_loader, batch);
   ULL__TRY(status);
   metrics.data_wait_seconds = wait;
@@ -99,10 +102,13 @@ static void pad_part(const ull__model *model, void *const *arrays, uint64_t used
 
 /* The batches of evaluation are micro-batches: each is one run. */
 static ull_status evaluate_batch(ull_trainer *t, const ull_batch *batch, tally *sum) {
-  const ull__model *model = t->job->model;
+  uint32_t variant;
+  ULL__TRY(ull__trainer_find_variant(t, batch, &variant));
+  const ull__model *model = t->job->variants[variant].model;
+  const ull__program_indices *programs = &t->programs[variant];
   uint64_t whole = (uint64_t)t->job->micro_batch;
-  bool is_tail = batch->samples < whole && t->programs.eval_tail >= 0;
-  uint32_t program = (uint32_t)(is_tail ? t->programs.eval_tail : t->programs.eval);
+  bool is_tail = batch->samples < whole && programs->eval_tail >= 0;
+  uint32_t program = (uint32_t)(is_tail ? programs->eval_tail : programs->eval);
   void *arrays[ULL_DATA_MAX_ARRAYS];
   collect(batch, arrays);
   uint64_t weight = ull__model_weigh(model, arrays, 0, batch->samples);
@@ -158,8 +164,7 @@ ull_trainer_progress ull_trainer_get_progress(const ull_trainer *t) {
   uint64_t planned = t->job->plan->planned_peak_bytes[ULL__TIER_DEVICE], used = 0;
   if (t->executor) {
     ull__measurement m;
-    ull__executor_measure(t->executor, (uint32_t)(t->programs.train < 0 ? 0 : t->programs.train),
-                          &m);
+    ull__executor_measure(t->executor, ULL__MAIN_PROGRAM, &m);
     used = m.peak_bytes[ULL__TIER_DEVICE];
   }
   return (ull_trainer_progress){t->job->total_steps, t->job->epoch_steps, used, planned};

@@ -26,9 +26,9 @@ static uint64_t sample_bytes(const ull__model_input *input) {
 
 /* Runs one program on `samples` samples that begin at `first`; adds its loss and right answers.
  * `total` is what all parts weigh together. A part of several that weighs nothing adds nothing. */
-static ull_status run_part(ull_trainer *t, int program, void *const *arrays, uint64_t first,
-                           uint64_t samples, uint64_t total, double *loss, double *correct) {
-  const ull__model *model = t->job->model;
+static ull_status run_part(ull_trainer *t, const ull__model *model, int program,
+                           void *const *arrays, uint64_t first, uint64_t samples, uint64_t total,
+                           double *loss, double *correct) {
   uint64_t weighs = ull__model_weigh(model, arrays, first, samples);
   if (weighs == 0 && total > 0) return ULL_OK;
   uint32_t index = (uint32_t)program;
@@ -54,29 +54,30 @@ static ull_status run_part(ull_trainer *t, int program, void *const *arrays, uin
 }
 
 /* The program that takes exactly so many samples, or -1. */
-static int find_program_of(const ull_trainer *t, uint64_t samples) {
-  if (samples == (uint64_t)t->job->micro_batch) return t->programs.train;
+static int find_program_of(const ull_trainer *t, uint32_t variant, uint64_t samples) {
+  const ull__program_indices *programs = &t->programs[variant];
+  if (samples == (uint64_t)t->job->micro_batch) return programs->train;
   for (int i = 0; i < ULL__TAILS; i++)
-    if (samples == (uint64_t)t->job->tail_batches[i]) return t->programs.tails[i];
+    if (samples == (uint64_t)t->job->variants[variant].tail_batches[i]) return programs->tails[i];
   return -1;
 }
 
-static ull_status run_parts(ull_trainer *t, void *const *arrays, uint64_t samples, double *loss,
-                            double *correct) {
+static ull_status run_parts(ull_trainer *t, uint32_t variant, void *const *arrays, uint64_t samples,
+                            double *loss, double *correct) {
+  const ull__model *model = t->job->variants[variant].model;
   uint64_t micro = (uint64_t)t->job->micro_batch;
-  uint64_t total = ull__model_weigh(t->job->model, arrays, 0, samples);
-  if (t->programs.update >= 0) ULL__TRY(ull__executor_zero_gradients(t->executor));
+  uint64_t total = ull__model_weigh(model, arrays, 0, samples);
+  if (t->update >= 0) ULL__TRY(ull__executor_zero_gradients(t->executor));
   for (uint64_t first = 0; first < samples;) {
     uint64_t part = samples - first < micro ? samples - first : micro;
-    int program = find_program_of(t, part);
+    int program = find_program_of(t, variant, part);
     if (program < 0)
       return ULL__FAIL(ULL_ERROR_INVALID, "%llu samples: no program of the plan takes so many",
                        (unsigned long long)part);
-    ULL__TRY(run_part(t, program, arrays, first, part, total, loss, correct));
+    ULL__TRY(run_part(t, model, program, arrays, first, part, total, loss, correct));
     first += part;
   }
-  return t->programs.update < 0 ? ULL_OK
-                                : ull__executor_run(t->executor, (uint32_t)t->programs.update);
+  return t->update < 0 ? ULL_OK : ull__executor_run(t->executor, (uint32_t)t->update);
 }
 
 static ull_status check_finite(const ull_trainer *t, double loss) {
@@ -87,14 +88,14 @@ static ull_status check_finite(const ull_trainer *t, double loss) {
   return ull__error_change("a lower --lr (now %g), or --warmup-steps", t->job->rate.peak);
 }
 
-ull_status ull__trainer_step_on(ull_trainer *t, void *const *arrays, uint64_t samples,
-                                uint64_t epoch, ull_step_metrics *out) {
+ull_status ull__trainer_step_on(ull_trainer *t, uint32_t variant, void *const *arrays,
+                                uint64_t samples, uint64_t epoch, ull_step_metrics *out) {
   uint64_t began = ull__clock_now_ns(), allocations = ull__alloc_count().calls;
   double loss = 0, correct = 0;
   ull__hyper_fill(&t->job->recipe, &t->job->rate, t->step, t->hyper);
   t->rng[ULL__RNG_SEED] = ull_config_integer(t->job->config, "seed");
   t->rng[ULL__RNG_STEP] = (int64_t)t->step;
-  ULL__TRY(run_parts(t, arrays, samples, &loss, &correct));
+  ULL__TRY(run_parts(t, variant, arrays, samples, &loss, &correct));
   ULL__TRY(check_finite(t, loss));
   if (t->step < t->history) t->losses[t->step] = loss;
   t->step++;
@@ -131,6 +132,15 @@ static ull_status find_array(const ull__model_input *input, uint64_t samples,
   return ull__error_holder("%s", input->name);
 }
 
+/* The arrays as the inputs of a variant's model. */
+static ull_status order_arrays(const ull_trainer *t, uint32_t variant, uint64_t samples,
+                               const ull_array *arrays, size_t count, void **ordered) {
+  const ull__model *model = t->job->variants[variant].model;
+  for (uint32_t i = 0; i < model->input_count; i++)
+    ULL__TRY(find_array(&model->inputs[i], samples, arrays, count, &ordered[i]));
+  return ULL_OK;
+}
+
 ull_status ull_trainer_step(ull_trainer *t, const ull_array *arrays, size_t count,
                             ull_step_metrics *out) {
   void *ordered[ULL_DATA_MAX_ARRAYS];
@@ -139,7 +149,11 @@ ull_status ull_trainer_step(ull_trainer *t, const ull_array *arrays, size_t coun
     return ULL__FAIL(ULL_ERROR_INVALID, "ull_trainer_start comes before ull_trainer_step");
   if (t->job->evaluates_only)
     return ULL__FAIL(ULL_ERROR_INVALID, "a trainer made for `eval` does not train");
-  for (uint32_t i = 0; i < t->job->model->input_count; i++)
-    ULL__TRY(find_array(&t->job->model->inputs[i], samples, arrays, count, &ordered[i]));
-  return ull__trainer_step_on(t, ordered, samples, t->step / t->job->epoch_steps + 1, out);
+  uint32_t variant = 0;
+  ull_status status = order_arrays(t, variant, samples, arrays, count, ordered);
+  while (status == ULL_ERROR_MISMATCH && ++variant < t->job->variant_count)
+    status = order_arrays(t, variant, samples, arrays, count, ordered);
+  ULL__TRY(status);
+  if (variant > 0) ull_error_clear();
+  return ull__trainer_step_on(t, variant, ordered, samples, t->step / t->job->epoch_steps + 1, out);
 }

@@ -61,6 +61,32 @@ static int find_program(const ull__family *family, const char *name) {
   return program ? (int)(program - family->programs) : -1;
 }
 
+static int find_of_length(const ull__family *family, const char *what, int64_t length) {
+  char name[ULL__PROGRAM_NAME];
+  return find_program(family, ull__program_name(what, length, name));
+}
+
+static void find_programs(ull_trainer *t) {
+  const ull__family *family = t->job->plan->family;
+  t->update = find_program(family, "update");
+  for (uint32_t v = 0; v < t->job->variant_count; v++) {
+    int64_t length = t->job->variants[v].length;
+    ull__program_indices *programs = &t->programs[v];
+    programs->train = find_of_length(family, "train", length);
+    for (int i = 0; i < ULL__TAILS; i++)
+      programs->tails[i] = find_of_length(family, ull__tail_names[i], length);
+    programs->eval = find_of_length(family, "eval", length);
+    programs->eval_tail = find_of_length(family, "eval_tail", length);
+  }
+}
+
+ull_status ull__trainer_find_variant(const ull_trainer *t, const ull_batch *batch, uint32_t *out) {
+  for (*out = 0; *out < t->job->variant_count; ++*out)
+    if (t->job->variants[*out].length == batch->length) return ULL_OK;
+  return ULL__FAIL(ULL_ERROR_INTERNAL, "no program of the plan takes sequences of %lld",
+                   (long long)batch->length);
+}
+
 static void set_input(ull_trainer *t, uint32_t program, const char *name, const void *bytes) {
   int input = ull__executor_find_input(t->executor, program, name);
   if (input >= 0) ull__executor_set_input(t->executor, program, (uint32_t)input, bytes);
@@ -106,13 +132,7 @@ static ull_status open_device(ull_trainer *t) {
   ULL__TRY(ull__job_check_addresses(t->job));
   ULL__TRY(ull__device_open(t->job->device_text, &device, &t->device));
   ULL__TRY(ull__executor_create(family, t->job->provider, t->device, &options, &t->executor));
-  t->programs = (ull__program_indices){
-      .train = find_program(family, "train"),
-      .tails = {find_program(family, "tail"), find_program(family, "last")},
-      .update = find_program(family, "update"),
-      .eval = find_program(family, "eval"),
-      .eval_tail = find_program(family, "eval_tail"),
-  };
+  find_programs(t);
   set_own_inputs(t);
   return ULL_OK;
 }

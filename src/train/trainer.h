@@ -10,16 +10,19 @@
 #include "train/run_folder.h"
 #include "ullage/train.h"
 
-/* Index of a program in the family, or -1. */
+/* Index of a variant's programs in the family, or -1. */
 typedef struct ull__program_indices {
-  int train, tails[ULL__TAILS], update, eval, eval_tail;
+  int train, tails[ULL__TAILS], eval, eval_tail;
 } ull__program_indices;
+
+enum { ULL__MAIN_PROGRAM = 0 }; /* of a trainer that trains: the step that reports speak of */
 
 struct ull_trainer {
   ull__job *job;
   ull__device *device;
   ull__executor *executor;
-  ull__program_indices programs;
+  ull__program_indices programs[ULL__MAX_VARIANTS]; /* of job->variants */
+  int update;                                       /* index of that program, or -1 */
   ull_loader *train_loader, *eval_loader;
   ull__run_folder folder;
 
@@ -48,9 +51,13 @@ struct ull_trainer {
 
 enum { ULL__TEXT_PLAN, ULL__TEXT_HEADER, ULL__TEXT_SHOW, ULL__TEXT_RESULT, ULL__TEXT_SUMMARY };
 
-/* Trains on `samples` samples whose arrays are the model's inputs, in their order. */
-ull_status ull__trainer_step_on(ull_trainer *trainer, void *const *arrays, uint64_t samples,
-                                uint64_t epoch, ull_step_metrics *out);
+/* Trains on `samples` samples whose arrays are the inputs of a variant's model, in their order. */
+ull_status ull__trainer_step_on(ull_trainer *trainer, uint32_t variant, void *const *arrays,
+                                uint64_t samples, uint64_t epoch, ull_step_metrics *out);
+
+/* The variant of a batch: that of its length. */
+ull_status ull__trainer_find_variant(const ull_trainer *trainer, const ull_batch *batch,
+                                     uint32_t *out);
 
 /* The folder of --run, else a new one under runs/. */
 ull_status ull__trainer_open_folder(ull_trainer *trainer);
