@@ -87,7 +87,8 @@ typedef struct ull_step_metrics {
   double data_wait_seconds;
 } ull_step_metrics;
 
-/* Trains one step on the caller's own buffers: --batch-size samples, every input of the model. */
+/* Trains one step on the caller's own buffers: --batch-size samples, every input of the model; with
+ * --buckets of any length that the plan has a whole batch for, as the arrays' bytes say. */
 ull_status ull_trainer_step(ull_trainer *trainer, const ull_array *arrays, size_t count,
                             ull_step_metrics *out);
 

@@ -5,6 +5,7 @@ Needs libullage.so beside the command (there is none in sanitizer builds), NumPy
 PyTorch for one test where it is installed; what is missing is skipped and said so.
 """
 
+import functools
 import gc
 import json
 import os
@@ -183,6 +184,39 @@ class PythonLoader(unittest.TestCase):
         numpy.testing.assert_array_equal(last.transpose(0, 3, 1, 2), bytes_)
         self.assertLessEqual(numpy.abs(floats - bytes_).max(), 0.5001)
         self.assertLessEqual(numpy.abs(half.astype(numpy.float32) - floats).max(), 0.07)
+
+    def test_batches_of_one_length(self):
+        """Of texts in buckets: shapes, every document once, the command's bytes, resume."""
+        texts = ["abcdefghijklmnopqrstuvwxyz"[: 1 + i * 7 % 24] for i in range(50)]
+        path = pathlib.Path(self.scratch.name) / "texts.jsonl"
+        path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+        source = f"text:{path}?seq=24&buckets=3"
+        loader = ullage.DataLoader(source, batch_size=BATCH, seed=5)
+        got, lengths, states = [], [], []
+        for batch in loader:
+            states.append(loader.state_dict())
+            lengths.append(batch.length)
+            arrays = dict(zip(batch.names, batch))
+            for array in batch:
+                self.assertEqual(array.shape, (batch.samples, batch.length))
+            for i in range(batch.samples):
+                ids = arrays["input_ids"][i][arrays["documents"][i] == 0]
+                crc = functools.reduce(lambda crc, array: zlib.crc32(array[i].tobytes(), crc), batch, 0)
+                got.append((bytes(ids.astype("u1")).decode(), batch.sample_index[i], crc))
+        self.assertEqual(sorted(text for text, _, _ in got), sorted(texts))
+        self.assertEqual(sorted(set(lengths)), [8, 16, 24])
+        self.assertNotEqual(lengths, sorted(lengths))
+        self.assertEqual(len(loader), len(lengths))
+        with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
+            command.run_json("data", "bench", source, "--batch-size", BATCH, "--seed", 5, "--epochs", 1,
+                             "--samples", file.name)
+            lines = [json.loads(line) for line in file.read().splitlines()]
+        self.assertEqual([(line["index"], line["crc32"]) for line in lines], [row[1:] for row in got])
+        other = ullage.DataLoader(source, batch_size=BATCH // 2, world_size=2, rank=1, seed=5)
+        other.load_state_dict(states[2])
+        self.assertEqual([batch.length for batch in other], lengths[3:])
+        with self.assertRaises(ullage.UllageError):
+            ullage.DataLoader(source, batch_size=BATCH + 1, seed=5).load_state_dict(states[2])
 
     def test_bad_samples(self):
         with tempfile.TemporaryDirectory(prefix="ullage-test-") as scratch:
