@@ -388,6 +388,27 @@ def add_embeddings(writer):
     )
 
 
+def add_soft_losses(writer):
+    """Targets that are shares of classes; those of the last case do not add up to 1."""
+    for shape, smoothing, normalized in [
+        ((8, 5), 0.0, True),
+        ((6, 7), 0.1, True),
+        ((3, 4, 5), 0.2, False),
+    ]:
+        shares = writer.normal(*shape).square()
+        shares[shares < 0.1] = 0
+        if normalized:
+            shares /= shares.sum(1, keepdim=True)
+        attributes = {"reduction": "mean", "label_smoothing": smoothing}
+        writer.add(
+            "soft_cross_entropy",
+            lambda x, target, a=attributes: F.cross_entropy(x, target, **a),
+            {"x": writer.normal(*shape) * 4},
+            attributes,
+            {"target": shares},
+        )
+
+
 def write_operators(folder):
     writer = OperatorWriter()
     for add in (
@@ -398,6 +419,7 @@ def write_operators(folder):
         add_attention,
         add_losses,
         add_embeddings,
+        add_soft_losses,
     ):
         add(writer)
     save_tensors(writer.tensors, folder / "operators.safetensors")

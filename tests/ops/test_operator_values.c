@@ -197,6 +197,15 @@ static void build_cross_entropy(subject *s) {
   subject_compare(s, outputs[0], NEAR_ELEMENT, 1e-9);
 }
 
+static void build_soft_cross_entropy(subject *s) {
+  const ull__value_id x = stored(s, ARGUMENT_DATA, "x");
+  const ull__value_id target = stored(s, ARGUMENT_FIXED, "target");
+  ull__value_id outputs[ULL__MAX_OUTPUTS];
+  subject_node(s, "soft_cross_entropy", INPUTS(x, target),
+               SETTINGS(ULL__REAL("label_smoothing", real_of("label_smoothing"))), outputs);
+  subject_compare(s, outputs[0], NEAR_ELEMENT, 1e-9);
+}
+
 static void build_embedding(subject *s) {
   const ull__value_id ids = stored(s, ARGUMENT_FIXED, "ids");
   const ull__value_id w = stored(s, ARGUMENT_WEIGHT, "weight");
@@ -240,6 +249,7 @@ static const operator_case builders[] = {
     {"gelu", build_gelu, true},
     {"scaled_dot_product_attention", build_attention, true},
     {"cross_entropy", build_cross_entropy, true},
+    {"soft_cross_entropy", build_soft_cross_entropy, true},
     {"embedding", build_embedding, true},
 };
 
@@ -363,7 +373,7 @@ static void test_stored_values(void **state) {
     ran++;
   }
   assert_int_equal(ran, json_object_size(cases));
-  assert_true(ran >= 25);
+  assert_true(ran >= 28);
 }
 
 static int open_files(void **state) {

@@ -81,6 +81,37 @@ static void build_cross_entropy_backward(subject *s) {
   subject_compare(s, dlogits, NEAR_NORM, 1e-5);
 }
 
+/* Shares of a row, some of them none; they need not add up to 1. */
+static double fill_share(subject *s, int64_t index, int64_t count) {
+  (void)index, (void)count;
+  return subject_pick(s, 0, 2) == 0 ? 0 : subject_uniform(s, 0, 1);
+}
+
+static void soft_cross_entropy(subject *s, ull__value_id *logits, ull__value_id *shares,
+                               ull__value_id *outputs) {
+  const classes k = pick_classes(s);
+  *logits = subject_argument(s, ARGUMENT_DATA, "logits", fill_logits, k.rank, k.dims);
+  *shares = subject_argument(s, ARGUMENT_FIXED, "shares", fill_share, k.rank, k.dims);
+  subject_node(s, "soft_cross_entropy", INPUTS(*logits, *shares),
+               SETTINGS(ULL__REAL("label_smoothing", pick_smoothing(s))), outputs);
+}
+
+static void build_soft_cross_entropy(subject *s) {
+  ull__value_id logits, shares, outputs[ULL__MAX_OUTPUTS];
+  soft_cross_entropy(s, &logits, &shares, outputs);
+  subject_compare(s, outputs[0], NEAR_ELEMENT, 1e-6);
+  if (!s->gradient) subject_compare(s, outputs[1], NEAR_ELEMENT, 1e-6);
+}
+
+static void build_soft_cross_entropy_backward(subject *s) {
+  ull__value_id logits, shares, outputs[ULL__MAX_OUTPUTS];
+  soft_cross_entropy(s, &logits, &shares, outputs);
+  const ull__value_id dlogits = subject_node(
+      s, "soft_cross_entropy_backward", INPUTS(logits, shares, outputs[1], loss_gradient(s)),
+      SETTINGS(ULL__REAL("label_smoothing", pick_smoothing(s))), NULL);
+  subject_compare(s, dlogits, NEAR_NORM, 1e-5);
+}
+
 typedef struct classifier {
   ull__value_id x, w, target;
   int64_t ignored;
@@ -201,6 +232,8 @@ static void build_accumulate(subject *s) {
 const operator_case operator_cases_training[] = {
     {"cross_entropy", build_cross_entropy, true},
     {"cross_entropy_backward", build_cross_entropy_backward, false},
+    {"soft_cross_entropy", build_soft_cross_entropy, true},
+    {"soft_cross_entropy_backward", build_soft_cross_entropy_backward, false},
     {"linear_cross_entropy", build_linear_cross_entropy, true},
     {"linear_cross_entropy_joint", build_joint, false},
     {"count_correct", build_count_correct, false},

@@ -9,6 +9,8 @@ ULL__LOOP(softmax)
 ULL__LOOP(softmax_backward)
 ULL__LOOP(cross_entropy)
 ULL__LOOP(cross_entropy_backward)
+ULL__LOOP(soft_cross_entropy)
+ULL__LOOP(soft_cross_entropy_backward)
 ULL__LOOP(count_correct)
 ULL__LOOP(linear_cross_entropy)
 ULL__LOOP(linear_cross_entropy_joint)
@@ -36,13 +38,18 @@ static ull_status choose_softmax_backward(ull__cpu *cpu, const ull__lowering_que
                                sizeof rows);
 }
 
-static ull__cross_entropy describe_loss(const ull__lowering_query *query) {
+static ull__cross_entropy describe_soft_loss(const ull__lowering_query *query) {
   const ull__shape *logits = ull__rules_input(query, 0);
   return (ull__cross_entropy){.batch = ull__rules_dim(logits, 0),
                               .classes = ull__rules_dim(logits, 1),
                               .inner = ull__rules_product(logits, 2, logits->rank),
-                              .ignore_index = ull__node_int(query->node, "ignore_index"),
                               .label_smoothing = ull__node_real(query->node, "label_smoothing")};
+}
+
+static ull__cross_entropy describe_loss(const ull__lowering_query *query) {
+  ull__cross_entropy loss = describe_soft_loss(query);
+  loss.ignore_index = ull__node_int(query->node, "ignore_index");
+  return loss;
 }
 
 static ull_status choose_cross_entropy(ull__cpu *cpu, const ull__lowering_query *query,
@@ -59,6 +66,25 @@ static ull_status choose_cross_entropy_backward(ull__cpu *cpu, const ull__loweri
   ull__cross_entropy loss = describe_loss(query);
   return ull__rules_plain_loop(cpu, query, choice, "cross_entropy", cross_entropy_backward_entries,
                                &loss, sizeof loss);
+}
+
+/* Workspace: the loss of each row, a double. */
+static ull_status choose_soft_cross_entropy(ull__cpu *cpu, const ull__lowering_query *query,
+                                            ull__lowering_choice *choice) {
+  if (!ull__rules_float32(query)) return ULL_OK;
+  ull__cross_entropy loss = describe_soft_loss(query);
+  choice->kernel.workspace_bytes = (uint64_t)(loss.batch * loss.inner) * sizeof(double);
+  return ull__rules_plain_loop(cpu, query, choice, "cross_entropy", soft_cross_entropy_entries,
+                               &loss, sizeof loss);
+}
+
+static ull_status choose_soft_cross_entropy_backward(ull__cpu *cpu,
+                                                     const ull__lowering_query *query,
+                                                     ull__lowering_choice *choice) {
+  if (!ull__rules_float32(query)) return ULL_OK;
+  ull__cross_entropy loss = describe_soft_loss(query);
+  return ull__rules_plain_loop(cpu, query, choice, "cross_entropy",
+                               soft_cross_entropy_backward_entries, &loss, sizeof loss);
 }
 
 static ull_status choose_count_correct(ull__cpu *cpu, const ull__lowering_query *query,
@@ -130,6 +156,8 @@ const ull__cpu_rule ull__cpu_rules_loss[] = {
     {"softmax_backward", choose_softmax_backward},
     {"cross_entropy", choose_cross_entropy},
     {"cross_entropy_backward", choose_cross_entropy_backward},
+    {"soft_cross_entropy", choose_soft_cross_entropy},
+    {"soft_cross_entropy_backward", choose_soft_cross_entropy_backward},
     {"count_correct", choose_count_correct},
     {"linear_cross_entropy", choose_linear_cross_entropy},
     {"linear_cross_entropy_joint", choose_joint},

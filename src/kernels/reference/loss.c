@@ -45,11 +45,12 @@ static double row_slope(double logit, int64_t classes, double total, bool is_tar
 
 /* ---- cross entropy: classes along axis 1 ---- */
 
+static int64_t at_class(const ull__axis *axis, int64_t row, int64_t c) {
+  return (row / axis->inner * axis->size + c) * axis->inner + row % axis->inner;
+}
+
 static void read_row(const ull__tensor *logits, const ull__axis *axis, int64_t row, double *out) {
-  for (int64_t c = 0; c < axis->size; c++) {
-    const int64_t at = (row / axis->inner * axis->size + c) * axis->inner + row % axis->inner;
-    out[c] = ull__get(logits, at);
-  }
+  for (int64_t c = 0; c < axis->size; c++) out[c] = ull__get(logits, at_class(axis, row, c));
 }
 
 static ull_status sum_rows(const ull__reference_call *call, double *row_logits) {
@@ -93,6 +94,63 @@ static ull_status run_cross_entropy_backward(const ull__reference_call *call) {
     const double slope = row_slope(ull__get(logits, i), axis.size, ull__get(&call->inputs[2], row),
                                    c == wanted, smoothing);
     ull__set(&call->outputs[0], i, wanted == ignore_index ? 0 : scale * slope);
+  }
+  return ULL_OK;
+}
+
+/* ---- cross entropy with shares of classes ---- */
+
+/* What label smoothing makes of a share. */
+static double smooth(double share, double smoothing, int64_t classes) {
+  return (1 - smoothing) * share + smoothing / (double)classes;
+}
+
+static ull_status sum_soft_rows(const ull__reference_call *call, double *row_logits) {
+  const ull__tensor *logits = &call->inputs[0], *shares = &call->inputs[1];
+  const double smoothing = ull__node_real(&call->node, "label_smoothing");
+  const ull__axis axis = ull__axis_of(logits, 1);
+  const int64_t rows = call->outputs[1].count;
+  double sum = 0;
+  for (int64_t row = 0; row < rows; row++) {
+    read_row(logits, &axis, row, row_logits);
+    const double total = log_sum_exp(row_logits, axis.size);
+    ull__set(&call->outputs[1], row, total);
+    for (int64_t c = 0; c < axis.size; c++) {
+      const double share = ull__get(shares, at_class(&axis, row, c));
+      sum += smooth(share, smoothing, axis.size) * (total - row_logits[c]);
+    }
+  }
+  ull__set(&call->outputs[0], 0, sum / (double)rows);
+  return ULL_OK;
+}
+
+static ull_status run_soft_cross_entropy(const ull__reference_call *call) {
+  double *row_logits = ull__alloc((size_t)call->inputs[0].dims[1], sizeof *row_logits);
+  if (row_logits == NULL) return ULL_ERROR_OUT_OF_MEMORY;
+  const ull_status status = sum_soft_rows(call, row_logits);
+  ull__free(row_logits);
+  return status;
+}
+
+/* Shares need not add up to 1. */
+static ull_status run_soft_cross_entropy_backward(const ull__reference_call *call) {
+  const ull__tensor *logits = &call->inputs[0], *shares = &call->inputs[1];
+  const double smoothing = ull__node_real(&call->node, "label_smoothing");
+  const ull__axis axis = ull__axis_of(logits, 1);
+  const int64_t rows = call->inputs[2].count;
+  const double scale = ull__get(&call->inputs[3], 0) / (double)rows;
+  for (int64_t row = 0; row < rows; row++) {
+    const double logsumexp = ull__get(&call->inputs[2], row);
+    double total = 0;
+    for (int64_t c = 0; c < axis.size; c++) {
+      total += smooth(ull__get(shares, at_class(&axis, row, c)), smoothing, axis.size);
+    }
+    for (int64_t c = 0; c < axis.size; c++) {
+      const int64_t at = at_class(&axis, row, c);
+      const double share = smooth(ull__get(shares, at), smoothing, axis.size);
+      const double slope = exp(ull__get(logits, at) - logsumexp) * total - share;
+      ull__set(&call->outputs[0], at, scale * slope);
+    }
   }
   return ULL_OK;
 }
@@ -208,6 +266,8 @@ static ull_status run_count_correct(const ull__reference_call *call) {
 const ull__reference_row ull__reference_loss[] = {
     {"cross_entropy", run_cross_entropy, 0},
     {"cross_entropy_backward", run_cross_entropy_backward, UINT16_MAX},
+    {"soft_cross_entropy", run_soft_cross_entropy, 0},
+    {"soft_cross_entropy_backward", run_soft_cross_entropy_backward, UINT16_MAX},
     {"linear_cross_entropy", run_linear_cross_entropy, 0},
     {"linear_cross_entropy_joint", run_joint, 0},
     {"count_correct", run_count_correct, 0},

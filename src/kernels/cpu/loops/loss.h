@@ -9,7 +9,8 @@ typedef struct ull__rows {
   int64_t rows, channels;
 } ull__rows;
 
-/* Logits [batch, classes, inner]; targets [batch, inner]. */
+/* Logits [batch, classes, inner]; targets [batch, inner], or shares of the logits' shape, which
+ * know no ignore_index. */
 typedef struct ull__cross_entropy {
   int64_t batch, classes, inner, ignore_index;
   double label_smoothing;

@@ -1,4 +1,5 @@
-/* Softmax over rows, and cross entropy of plain logits [batch, classes, inner]. */
+/* Softmax over rows, and cross entropy of plain logits [batch, classes, inner] with class numbers
+ * or shares of classes. */
 #include "kernels/cpu/loops/loss.h"
 #include "kernels/cpu/loops/rows.h"
 #include "kernels/cpu/loops/targets.h"
@@ -153,6 +154,120 @@ ull_status ULL__ISA_NAME(ull__cross_entropy_backward)(const ull__launch_frame *l
   }
   return ULL_OK;
 }
+
+/* ---- cross entropy with shares of classes ---- */
+
+/* A share t becomes t * keep + uniform. */
+typedef struct smoothing {
+  float keep, uniform;
+} smoothing;
+
+static smoothing smoothing_of(const ull__cross_entropy *l) {
+  return (smoothing){(float)(1 - l->label_smoothing),
+                     (float)(l->label_smoothing / (double)l->classes)};
+}
+
+/* sum over classes of the smoothed share times (logsumexp - logit) */
+static double row_soft_loss(const float *x, const float *shares, int64_t classes, float logsumexp,
+                            smoothing s) {
+  vdouble total = {0};
+  vfloat about = splat(logsumexp), keep = splat(s.keep), uniform = splat(s.uniform);
+  for (int64_t from = 0; from < classes; from += ROW_PIECE) {
+    int64_t end = smaller(from + ROW_PIECE, classes), i = from;
+    vfloat sum = {0};
+    for (; i + LANES <= end; i += LANES) {
+      vfloat share = multiply_add(load(shares + i), keep, uniform);
+      sum = multiply_add(share, about - load(x + i), sum);
+    }
+    if (i < end) {
+      vfloat share = multiply_add(load_part(shares + i, end - i), keep, uniform);
+      sum += first_lanes(share * (about - load_part(x + i, end - i)), end - i);
+    }
+    total += to_double(sum);
+  }
+  return sum_lanes(total);
+}
+
+static double strided_soft_loss(const float *x, const float *shares, int64_t classes, int64_t inner,
+                                float logsumexp, smoothing s) {
+  double sum = 0;
+  for (int64_t c = 0; c < classes; c++) {
+    double share = (double)shares[c * inner] * (double)s.keep + (double)s.uniform;
+    sum += share * ((double)logsumexp - (double)x[c * inner]);
+  }
+  return sum;
+}
+
+ull_status ULL__ISA_NAME(ull__soft_cross_entropy)(const ull__launch_frame *launch) {
+  const ull__cross_entropy *l = launch->constants;
+  const float *logits = launch->operands[0], *shares = launch->operands[1];
+  float *loss = launch->operands[2], *logsumexp = launch->operands[3];
+  double *losses = launch->operands[4], sum = 0;
+  int64_t rows = l->batch * l->inner;
+  smoothing s = smoothing_of(l);
+  PARALLEL_FOR(rows * l->classes >= ENOUGH_ELEMENTS / 4)
+  for (int64_t row = 0; row < rows; row++) {
+    const float *x = logits_of(l, logits, row), *t = shares + (x - logits);
+    bool is_whole = l->inner == 1;
+    logsumexp[row] =
+        is_whole ? row_logsumexp(x, l->classes) : strided_logsumexp(x, l->classes, l->inner);
+    losses[row] = is_whole ? row_soft_loss(x, t, l->classes, logsumexp[row], s)
+                           : strided_soft_loss(x, t, l->classes, l->inner, logsumexp[row], s);
+  }
+  for (int64_t row = 0; row < rows; row++) sum += losses[row];
+  *loss = (float)(sum / (double)rows);
+  return ULL_OK;
+}
+
+/* Shares need not add up to 1: `total` is their smoothed sum. */
+static void soft_gradient_of_row(const float *x, const float *shares, int64_t classes,
+                                 float logsumexp, smoothing s, float scale, float *dx) {
+  double total = row_sum(shares, classes) * (double)s.keep + (double)classes * (double)s.uniform;
+  vfloat about = splat(logsumexp), whole = splat((float)total), factor = splat(scale);
+  vfloat keep = splat(s.keep), uniform = splat(s.uniform);
+  for (int64_t i = 0; i < classes; i += LANES) {
+    int64_t left = classes - i;
+    vfloat share = multiply_add(load_some(shares + i, left), keep, uniform);
+    vfloat p = element_exp(load_some(x + i, left) - about);
+    store_some(dx + i, (p * whole - share) * factor, left);
+  }
+}
+
+static void soft_gradient_strided(const float *x, const float *shares, int64_t classes,
+                                  int64_t inner, float logsumexp, smoothing s, float scale,
+                                  float *dx) {
+  double total = 0;
+  for (int64_t c = 0; c < classes; c++)
+    total += (double)shares[c * inner] * (double)s.keep + (double)s.uniform;
+  for (int64_t c = 0; c < classes; c++) {
+    double share = (double)shares[c * inner] * (double)s.keep + (double)s.uniform;
+    double p = exp((double)x[c * inner] - (double)logsumexp);
+    dx[c * inner] = (float)((p * total - share) * (double)scale);
+  }
+}
+
+ull_status ULL__ISA_NAME(ull__soft_cross_entropy_backward)(const ull__launch_frame *launch) {
+  const ull__cross_entropy *l = launch->constants;
+  const float *logits = launch->operands[0], *shares = launch->operands[1];
+  const float *logsumexp = launch->operands[2], *dloss = launch->operands[3];
+  float *dlogits = launch->operands[4];
+  int64_t rows = l->batch * l->inner;
+  float scale = (float)((double)*dloss / (double)rows);
+  smoothing s = smoothing_of(l);
+  PARALLEL_FOR(rows * l->classes >= ENOUGH_ELEMENTS / 4)
+  for (int64_t row = 0; row < rows; row++) {
+    const float *x = logits_of(l, logits, row), *t = shares + (x - logits);
+    float *dx = dlogits + (x - logits);
+    if (l->inner == 1) {
+      soft_gradient_of_row(x, t, l->classes, logsumexp[row], s, scale, dx);
+    } else {
+      soft_gradient_strided(x, t, l->classes, l->inner, logsumexp[row], s, scale, dx);
+    }
+  }
+  return ULL_OK;
+}
+
+/* ---- counting ---- */
 
 /* Rows whose first maximum is at the target. */
 ull_status ULL__ISA_NAME(ull__count_correct)(const ull__launch_frame *launch) {
