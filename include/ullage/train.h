@@ -80,7 +80,8 @@ typedef struct ull_step_metrics {
   uint64_t step;  /* from 1 */
   uint64_t epoch; /* from 1 */
   double loss;
-  double accuracy; /* of this batch, 0 to 1; negative where the model is no classifier */
+  double accuracy; /* of this batch, 0 to 1; negative where the model is no classifier, or where
+                      --augment mixes samples */
   double lr;
   uint64_t samples;
   double seconds; /* of the step, data wait included */
@@ -88,7 +89,9 @@ typedef struct ull_step_metrics {
 } ull_step_metrics;
 
 /* Trains one step on the caller's own buffers: --batch-size samples, every input of the model; with
- * --buckets of any length that the plan has a whole batch for, as the arrays' bytes say. */
+ * --buckets of any length that the plan has a whole batch for, as the arrays' bytes say. Where
+ * --augment has mixup or cutmix, a classifier's `target` is shares of classes, float32
+ * [samples, classes], and the caller has mixed; else class numbers, int64 [samples]. */
 ull_status ull_trainer_step(ull_trainer *trainer, const ull_array *arrays, size_t count,
                             ull_step_metrics *out);
 

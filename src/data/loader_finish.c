@@ -50,10 +50,10 @@ static void mix_array(const ull_loader *loader, ull__slot *slot, const ull__load
   ull__mix_images(&mix, &images);
 }
 
-/* The mix that labels follow: that of the first picture. */
+/* The mix that labels follow: that of the first picture. A fixed source is not augmented. */
 static ull__mix find_mix(const ull_loader *loader, const ull__slot *slot) {
   const ull_batch *batch = &slot->batch;
-  for (size_t i = 0; i < loader->options.binding_count; i++) {
+  for (size_t i = 0; i < loader->options.binding_count && !loader->source->fixed; i++) {
     const ull__loader_array *array = &loader->arrays[i];
     if (array->width == 0 || array->content == ULL_CONTENT_MASK) continue;
     return ull__mix_draw(&loader->options.augment, loader->augment_key, batch->epoch, batch->batch,

@@ -3,7 +3,7 @@
  * The graph's batch symbol is free. Its inputs of role INPUT are fed by name: the model's own
  * inputs ("image", "input_ids") and "target" where the loss needs one; `hyper`, `loss_weight` and
  * `rng` are added by later stages and not listed here. Outputs: "loss" always; "correct" (number of
- * right samples) for classifiers.
+ * right samples) for classifiers whose targets are class numbers.
  *
  * A model owns its graph and texts; immutable once made, readable from any thread. */
 #ifndef ULL_MODEL_MODEL_H
@@ -25,16 +25,18 @@ typedef struct ull__initial {
   double scale;
 } ull__initial;
 
-/* An input that data must fill. Integers lie in [0, upper). */
+/* An input that data must fill. Integers lie in [0, upper), and so do the class numbers that shares
+ * are made from. */
 typedef struct ull__model_input {
   const char *name;
   ull_dtype dtype;
   ull__shape shape; /* batched */
-  int64_t upper;    /* classes or vocabulary; 0 for floating-point inputs */
+  int64_t upper;    /* classes or vocabulary; 0 for other floating-point inputs than shares */
   bool has_ignored; /* `ignored` is allowed as well: a target that counts for nothing */
   int64_t ignored;
   bool is_target;
-  bool is_image; /* [B, C, H, W], to be augmented and normalised */
+  bool is_shares; /* float32 [B, upper]: shares of classes, for batches that are mixed */
+  bool is_image;  /* [B, C, H, W], to be augmented and normalised */
 } ull__model_input;
 
 typedef struct ull__model {
@@ -53,6 +55,7 @@ typedef struct ull__model_options {
   int64_t classes;
   int64_t sequence;
   double label_smoothing;
+  bool target_shares; /* a classifier's `target` is shares of classes, not class numbers */
 } ull__model_options;
 
 /* MODEL as INTERFACES has it. Unknown names list the known ones; an unknown or bad key names it and

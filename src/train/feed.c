@@ -103,6 +103,33 @@ static ull_status check_classes(const ull__job *job, const ull__feed *feed) {
   return ULL_OK;
 }
 
+static bool is_class_number(const ull_array_info *info) {
+  bool whole = info->dtype == ULL_INT64 || info->dtype == ULL_INT32 || info->dtype == ULL_UINT8;
+  return whole && info->content == ULL_CONTENT_ELEMENTS &&
+         info->sample_bytes == ull_dtype_bytes(info->dtype);
+}
+
+static ull_status refuse_mixing(const ull__job *job, const char *why, const char *array) {
+  ULL__FAIL(ULL_ERROR_UNSUPPORTED, "--augment %s: %s", ull_config_text(job->config, "augment"),
+            why);
+  ull__error_holder(array ? "array '%s'" : "%s", array ? array : "--augment");
+  return ull__error_change("leave mixup and cutmix out");
+}
+
+/* The loader mixes images, and class numbers that become shares. */
+static ull_status check_mixing(const ull__job *job, const ull__feed *feed) {
+  bool has_image = false;
+  for (size_t b = 0; b < feed->binding_count; b++) {
+    const ull_array_info *info = ull_source_array(feed->source, feed->bindings[b].array);
+    has_image |= info->image;
+    if (job->soft_model->inputs[b].is_shares && !is_class_number(info))
+      return refuse_mixing(job, "only targets that are one class number can be mixed", info->name);
+  }
+  if (!has_image) return refuse_mixing(job, "the data has no images to mix", NULL);
+  if (job->soft_model->classes < 2) return refuse_mixing(job, "there is one class only", NULL);
+  return ULL_OK;
+}
+
 /* Tokens of a sample: the model's. */
 static int64_t find_sequence(const ull__model *model) {
   for (uint32_t i = 0; i < model->input_count; i++) {
@@ -180,29 +207,17 @@ static bool has_pictures(const ull__feed *feed) {
 
 /* Photographs are cropped and mirrored unless something else is asked for; evaluation shows their
  * middle, or all of them where training does. */
-static ull_status choose_augment(const ull__job *job, bool training, ull__feed *feed) {
-  ull_augment *augment = &feed->options.augment, asked = {0};
-  bool said = ull__config_takes(job->config, "augment") &&
-              ull_config_source_of(job->config, "augment") != ULL_CONFIG_DEFAULT;
-  if (said) ULL__TRY(ull_augment_parse(ull_config_text(job->config, "augment"), &asked));
-  bool mixes = asked.mixup_alpha > 0 || asked.cutmix_alpha > 0;
-  if (training && mixes) {
-    ULL__FAIL(ULL_ERROR_UNSUPPORTED,
-              "--augment %s: this model's targets are class numbers, which "
-              "cannot be mixed",
-              ull_config_text(job->config, "augment"));
-    ull__error_holder("--augment");
-    return ull__error_change("leave mixup and cutmix out");
-  }
-  if (training && said) {
-    *augment = asked;
+static void choose_augment(const ull__job *job, bool training, ull__feed *feed) {
+  const ull_augment *asked = &job->augment;
+  ull_augment *augment = &feed->options.augment;
+  if (training && job->says_augment) {
+    *augment = *asked;
   } else if (has_pictures(feed)) {
     *augment = ull_augment_default_for_photos(training);
-    bool still = asked.framing == ULL_FRAMING_STRETCH || asked.framing == ULL_FRAMING_CENTRE_CROP;
-    if (still) augment->framing = asked.framing;
-    if (still) augment->resize_side = asked.resize_side;
+    bool still = asked->framing == ULL_FRAMING_STRETCH || asked->framing == ULL_FRAMING_CENTRE_CROP;
+    if (still) augment->framing = asked->framing;
+    if (still) augment->resize_side = asked->resize_side;
   }
-  return ULL_OK;
 }
 
 enum { MOST_DEFAULT_WORKERS = 8 };
@@ -233,10 +248,12 @@ static ull_status fit_loader(const ull__job *job, ull_loader_options *options) {
 
 static ull_status fill_feed(const ull__job *job, bool training, ull__feed *feed) {
   const ull_config *config = job->config;
-  for (uint32_t i = 0; i < job->model->input_count; i++) {
-    ULL__TRY(bind_input(job, feed, &job->model->inputs[i], &feed->bindings[i]));
+  const ull__model *model = training ? ull__job_trained_model(job) : job->model;
+  for (uint32_t i = 0; i < model->input_count; i++) {
+    ULL__TRY(bind_input(job, feed, &model->inputs[i], &feed->bindings[i]));
     feed->binding_count++;
   }
+  if (training && job->soft_model) ULL__TRY(check_mixing(job, feed));
   ULL__TRY(check_classes(job, feed));
   ULL__TRY(check_ignored(job, feed));
   feed->options = ull_loader_options_default(feed->source);
@@ -247,7 +264,7 @@ static ull_status fill_feed(const ull__job *job, bool training, ull__feed *feed)
   choose_threads(config, feed);
   feed->options.shuffle = training && !ull_config_flag(config, "no-shuffle");
   feed->options.epochs = training ? 0 : 1;
-  ULL__TRY(choose_augment(job, training, feed));
+  choose_augment(job, training, feed);
   ULL__TRY(read_bad_rules(config, &feed->options));
   ULL__TRY(fit_loader(job, &feed->options));
   return ull_loader_bound_bytes(&feed->options, &feed->bound);

@@ -1,4 +1,5 @@
-/* The two symbolic graphs of a variant: forward, backward and optimizer in one; and evaluation. */
+/* The two symbolic graphs of a variant: forward, backward and optimizer in one; and evaluation.
+ * Where samples are mixed they are of two models, whose parameters have the same names. */
 #include "base/error.h"
 #include "train/job.h"
 
@@ -13,7 +14,7 @@ static ull_status apply(ull_status (*stage)(const ull__graph *, ull__graph **),
 }
 
 static ull_status add_steps(ull__job *job, ull__variant *variant) {
-  const ull__graph *forward = variant->model->graph;
+  const ull__graph *forward = variant->trained->graph;
   ULL__TRY(ull__graph_differentiate(forward, &variant->train_graph));
   if (job->micro_batch == job->batch_size) {
     ull__graph *next = NULL;

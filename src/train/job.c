@@ -30,11 +30,8 @@ static bool has_smoothing(const ull_config *config) {
          ull_config_source_of(config, "label-smoothing") != ULL_CONFIG_DEFAULT;
 }
 
-ull_status ull__job_open_model(const ull_config *config, ull__model **out) {
-  return ull__job_open_model_of(config, 0, out);
-}
-
-ull_status ull__job_open_model_of(const ull_config *config, int64_t sequence, ull__model **out) {
+static ull_status open_model(const ull_config *config, int64_t sequence, bool target_shares,
+                             ull__model **out) {
   const char *text = ull_config_text(config, "model");
   if (!text) {
     ULL__FAIL(ULL_ERROR_USAGE, "no model given");
@@ -46,8 +43,36 @@ ull_status ull__job_open_model_of(const ull_config *config, int64_t sequence, ul
                   : ull_config_has(config, "seq") ? ull_config_integer(config, "seq")
                                                   : 0,
       .label_smoothing = has_smoothing(config) ? ull_config_real(config, "label-smoothing") : 0,
+      .target_shares = target_shares,
   };
   return ull__model_open(text, &options, out);
+}
+
+ull_status ull__job_open_model(const ull_config *config, ull__model **out) {
+  return open_model(config, 0, false, out);
+}
+
+ull_status ull__job_open_model_of(const ull_config *config, int64_t sequence, ull__model **out) {
+  return open_model(config, sequence, false, out);
+}
+
+static ull_status read_augment(ull__job *job) {
+  const ull_config *config = job->config;
+  job->says_augment = ull__config_takes(config, "augment") &&
+                      ull_config_source_of(config, "augment") != ULL_CONFIG_DEFAULT;
+  return job->says_augment ? ull_augment_parse(ull_config_text(config, "augment"), &job->augment)
+                           : ULL_OK;
+}
+
+static ull_status open_models(ull__job *job) {
+  bool mixes = job->augment.mixup_alpha > 0 || job->augment.cutmix_alpha > 0;
+  ULL__TRY(ull__job_open_model(job->config, &job->model));
+  if (job->evaluates_only || !mixes) return ULL_OK;
+  return open_model(job->config, 0, true, &job->soft_model);
+}
+
+const ull__model *ull__job_trained_model(const ull__job *job) {
+  return job->soft_model ? job->soft_model : job->model;
 }
 
 static void count_steps(ull__job *job) {
@@ -66,7 +91,8 @@ static ull_status read_recipe(ull__job *job) {
 static ull_status resolve(ull__job *job, int64_t micro_batch) {
   job->evaluates_only = !ull__config_takes(job->config, "opt");
   ULL__TRY(find_batch(job, micro_batch));
-  ULL__TRY(ull__job_open_model(job->config, &job->model));
+  ULL__TRY(read_augment(job));
+  ULL__TRY(open_models(job));
   if (!job->evaluates_only) ULL__TRY(ull__recipe_from_config(job->config, &job->recipe));
   ULL__TRY(ull__job_open_data(job));
   ULL__TRY(ull__job_make_variants(job));
@@ -132,6 +158,7 @@ void ull__job_destroy(ull__job *job) {
   ull__job_drop_variants(job);
   ull__graph_destroy(job->update_graph);
   ull__model_destroy(job->model);
+  ull__model_destroy(job->soft_model);
   ull__machine_free(&job->machine);
   ull__free(job);
 }

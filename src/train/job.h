@@ -26,7 +26,11 @@ typedef struct ull__feed {
 typedef struct ull__job {
   const ull_config *config; /* borrowed until destroy */
   bool evaluates_only;      /* of a command that does not train: no train graph, source or recipe */
+  ull_augment augment;      /* of --augment; all zeros where nothing is said */
+  bool says_augment;
   ull__model *model;
+  ull__model *soft_model; /* what trains where samples are mixed: the same parameters, with shares
+                             of classes as `target`; else NULL */
   ull__variant variants[ULL__MAX_VARIANTS]; /* the longest first */
   uint32_t variant_count;
   ull__graph *update_graph; /* the optimizer alone, where micro-batches accumulate; else NULL */
@@ -64,6 +68,8 @@ ull_status ull__job_check_addresses(const ull__job *job); /* train/budget.c */
 ull_status ull__job_open_model(const ull_config *config, ull__model **out);
 /* For sequences of that many tokens; 0 = as --seq says. */
 ull_status ull__job_open_model_of(const ull_config *config, int64_t sequence, ull__model **out);
+/* What trains; evaluation always takes job->model. */
+const ull__model *ull__job_trained_model(const ull__job *job);
 ull_status ull__job_make_variants(ull__job *job); /* train/variants.c */
 void ull__job_drop_variants(ull__job *job);
 /* The variant's graphs, of its model; the job's update graph where there is none yet. */

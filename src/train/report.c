@@ -75,8 +75,9 @@ static void add_data(page *p, const ull__job *job) {
 static void add_recipe(page *p, const ull__job *job) {
   char text[256];
   if (job->evaluates_only) return;
-  add(p, "recipe    %s · loss cross-entropy\n",
-      ull__recipe_text(&job->recipe, &job->rate, text, sizeof text));
+  add(p, "recipe    %s · loss cross-entropy%s\n",
+      ull__recipe_text(&job->recipe, &job->rate, text, sizeof text),
+      job->soft_model ? " of mixed targets" : "");
   add(p, "steps     %llu (%llu an epoch) of %lld samples", (unsigned long long)job->total_steps,
       (unsigned long long)job->epoch_steps, (long long)job->batch_size);
   if (job->micro_batch != job->batch_size)

@@ -24,6 +24,11 @@ static uint64_t sample_bytes(const ull__model_input *input) {
   return bytes;
 }
 
+/* Of mixed samples no class is the right one. */
+static bool counts_correct(const ull__model *model) {
+  return model->classes > 0 && ull__graph_find_output(model->graph, "correct") != ULL__NONE;
+}
+
 /* Runs one program on `samples` samples that begin at `first`; adds its loss and right answers.
  * `total` is what all parts weigh together. A part of several that weighs nothing adds nothing. */
 static ull_status run_part(ull_trainer *t, const ull__model *model, int program,
@@ -46,7 +51,7 @@ static ull_status run_part(ull_trainer *t, const ull__model *model, int program,
   ULL__TRY(ull__executor_run(t->executor, index));
   ULL__TRY(ull__executor_read_output(t->executor, index, "loss", &part, sizeof part));
   *loss += weight * (double)part;
-  if (model->classes > 0 && ull__graph_find_output(model->graph, "correct") != ULL__NONE) {
+  if (counts_correct(model)) {
     ULL__TRY(ull__executor_read_output(t->executor, index, "correct", &right, sizeof right));
     *correct += (double)right;
   }
@@ -64,7 +69,7 @@ static int find_program_of(const ull_trainer *t, uint32_t variant, uint64_t samp
 
 static ull_status run_parts(ull_trainer *t, uint32_t variant, void *const *arrays, uint64_t samples,
                             double *loss, double *correct) {
-  const ull__model *model = t->job->variants[variant].model;
+  const ull__model *model = t->job->variants[variant].trained;
   uint64_t micro = (uint64_t)t->job->micro_batch;
   uint64_t total = ull__model_weigh(model, arrays, 0, samples);
   if (t->update >= 0) ULL__TRY(ull__executor_zero_gradients(t->executor));
@@ -100,11 +105,11 @@ ull_status ull__trainer_step_on(ull_trainer *t, uint32_t variant, void *const *a
   if (t->step < t->history) t->losses[t->step] = loss;
   t->step++;
   count_allocations(t, allocations);
-  bool classifier = t->job->model->classes > 0;
+  bool counted = counts_correct(t->job->variants[variant].trained);
   *out = (ull_step_metrics){.step = t->step,
                             .epoch = epoch,
                             .loss = loss,
-                            .accuracy = classifier ? correct / (double)samples : -1,
+                            .accuracy = counted ? correct / (double)samples : -1,
                             .lr = (double)t->hyper[ULL__HYPER_LR],
                             .samples = samples,
                             .seconds = (double)(ull__clock_now_ns() - began) * 1e-9};
@@ -135,7 +140,7 @@ static ull_status find_array(const ull__model_input *input, uint64_t samples,
 /* The arrays as the inputs of a variant's model. */
 static ull_status order_arrays(const ull_trainer *t, uint32_t variant, uint64_t samples,
                                const ull_array *arrays, size_t count, void **ordered) {
-  const ull__model *model = t->job->variants[variant].model;
+  const ull__model *model = t->job->variants[variant].trained;
   for (uint32_t i = 0; i < model->input_count; i++)
     ULL__TRY(find_array(&model->inputs[i], samples, arrays, count, &ordered[i]));
   return ULL_OK;

@@ -80,9 +80,10 @@ static ull_status check_model(const ull__job *job, const ull__variant *variant) 
 
 static ull_status open_model(const ull__job *job, ull__variant *variant) {
   variant->model = job->model;
+  variant->trained = ull__job_trained_model(job);
   if (variant->length == 0) return ULL_OK;
   ULL__TRY(ull__job_open_model_of(job->config, variant->length, &variant->own));
-  variant->model = variant->own;
+  variant->model = variant->trained = variant->own;
   return check_model(job, variant);
 }
 

@@ -12,7 +12,9 @@ enum { ULL__TAILS = 2, ULL__MAX_VARIANTS = 2 * ULL_DATA_MAX_BUCKETS };
 typedef struct ull__variant {
   int64_t length;          /* tokens of its samples; 0 = samples have the model's shape */
   const ull__model *model; /* with inputs of that shape */
-  ull__model *own;         /* `model`, where it is not the job's */
+  /* What trains: `model`, or where samples are mixed the same with shares of classes as target. */
+  const ull__model *trained;
+  ull__model *own; /* `model`, where it is not the job's */
   ull__graph
       *train_graph;       /* with backward and optimizer, fused; symbolic; NULL = it never trains */
   ull__graph *eval_graph; /* NULL = it never evaluates */

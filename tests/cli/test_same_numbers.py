@@ -19,6 +19,8 @@ ON_IMAGES = ["--augment", "crop,flip", "--batch-size", "12"]
 CASES = {
     "mlp": ["zoo:mlp?hidden=64", *ON_IMAGES],
     "lenet": ["zoo:lenet", *ON_IMAGES],
+    "mixed": ["zoo:mlp?hidden=64", "--augment", "crop,flip,mixup,cutmix", "--batch-size", "12",
+              "--label-smoothing", "0.1"],
     "resnet8": ["zoo:resnet8?width=8", *ON_IMAGES, "--schedule", "one-cycle"],
     "gpt2_tiny": ["zoo:gpt2_tiny", "--batch-size", "2", "--opt", "adamw", "--lr", "0.001"],
 }
@@ -60,7 +62,8 @@ class SameNumbers(unittest.TestCase):
     def test_images(self):
         with command.folder() as folder:
             data = ["--data", command.write_idx(folder)]
-            recomputed = [self.check([*CASES[m], *data]) for m in ("mlp", "lenet", "resnet8")]
+            models = ("mlp", "lenet", "mixed", "resnet8")
+            recomputed = [self.check([*CASES[m], *data]) for m in models]
         self.assertTrue(any(recomputed), "no budget made anything be recomputed")
 
     def test_text(self):

@@ -44,10 +44,12 @@ static void set_data(ull_config *config, bool is_text) {
   if (is_text) require(ull_config_set(config, "val-data", validation));
 }
 
+static const char *augment = "none";
+
 static ull_config *configure(const char *model, const char *micro, const char *device) {
   const char *settings[][2] = {{"model", model},       {"batch-size", "10"}, {"epochs", "1"},
                                {"micro-batch", micro}, {"device", device},   {"json", "true"},
-                               {"lr", "0.01"},         {"effort", "100"}};
+                               {"lr", "0.01"},         {"effort", "100"},    {"augment", augment}};
   ull_config *config;
   require(ull_config_create(ULL_COMMAND_TRAIN, &config));
   for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
@@ -108,6 +110,15 @@ static void test_images(void **state) {
   check_model("zoo:lenet", "off", 3); /* train, last of 3, eval */
 }
 
+/* Targets of training are shares of classes, those of evaluation class numbers. */
+static void test_mixed_images(void **state) {
+  (void)state;
+  augment = "flip,mixup,cutmix";
+  check_model("zoo:lenet", "4", 5);
+  check_model("zoo:lenet", "off", 3);
+  augment = "none";
+}
+
 /* 23 = 5 x 4 + 3: evaluation has a remainder of its own. */
 static void test_texts(void **state) {
   (void)state;
@@ -115,7 +126,9 @@ static void test_texts(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_images), cmocka_unit_test(test_texts)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_images),
+                                     cmocka_unit_test(test_mixed_images),
+                                     cmocka_unit_test(test_texts)};
   setenv("ULLAGE_POISON", "1", 1);
   folder = make_folder();
   write_idx_pair(folder, "train", SAMPLES, 28, 28, 10, false);

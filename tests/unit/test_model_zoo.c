@@ -266,6 +266,13 @@ static void test_options_go_over_keys(void **state) {
   assert_int_equal(ull__model_open("zoo:resnet8?classes=10", &options, &model), ULL_OK);
   assert_int_equal(model->classes, 12);
   check_shape(model, "fc.weight", "[12, 128]");
+  check_shape(model, "target", "[B]");
+  ull__model_destroy(model);
+  options.target_shares = true;
+  assert_int_equal(ull__model_open("zoo:resnet8?classes=10", &options, &model), ULL_OK);
+  check_shape(model, "target", "[B, 12]");
+  check_shape(model, "fc.weight", "[12, 128]");
+  assert_int_equal(ull__graph_find_output(model->graph, "correct"), ULL__NONE);
   ull__model_destroy(model);
   options = (ull__model_options){.sequence = 9};
   assert_int_equal(ull__model_open("zoo:gpt2_tiny", &options, &model), ULL_OK);
@@ -321,6 +328,12 @@ static const bad_text bad_texts[] = {
      "--label-smoothing",
      "--label-smoothing",
      ""},
+    {"zoo:gpt2_tiny",
+     {.target_shares = true},
+     ULL_ERROR_USAGE,
+     "no classifier",
+     "--augment",
+     "mixup"},
 };
 
 static void test_bad_texts(void **state) {

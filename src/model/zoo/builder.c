@@ -274,17 +274,20 @@ static void add_output(ull__zoo_builder *builder, const char *name, ull__value_i
 
 void ull__zoo_classify(ull__zoo_builder *builder, ull__value_id logits) {
   const ull__attribute_setting smoothing = ULL__REAL("label_smoothing", builder->label_smoothing);
+  const bool shares = builder->target_shares;
   builder->classes = ull__zoo_int(builder, "classes");
   const ull__model_input input = {.name = "target",
-                                  .dtype = ULL_INT64,
-                                  .shape = ull__shape_batched(0, NULL),
+                                  .dtype = shares ? ULL_FLOAT32 : ULL_INT64,
+                                  .shape = ull__shape_batched(shares ? 1 : 0, &builder->classes),
                                   .upper = builder->classes,
-                                  .is_target = true};
+                                  .is_target = true,
+                                  .is_shares = shares};
   ull__zoo_enter(builder, "%s", "");
   const ull__value_id target = ull__zoo_input(builder, &input);
   const ull__value_id inputs[] = {logits, target};
-  add_output(builder, "loss",
-             ull__zoo_node(builder, "cross_entropy", "loss", inputs, 2, &smoothing, 1));
+  const char *loss = shares ? "soft_cross_entropy" : "cross_entropy";
+  add_output(builder, "loss", ull__zoo_node(builder, loss, "loss", inputs, 2, &smoothing, 1));
+  if (shares) return;
   add_output(builder, "correct",
              ull__zoo_node(builder, "count_correct", "correct", inputs, 2, NULL, 0));
 }

@@ -13,6 +13,7 @@ struct ull__zoo_builder {
   ull_status status; /* of the first failure; its record is the thread's */
   ull__zoo_choice choice;
   double label_smoothing;
+  bool target_shares;
   ull__graph *graph;
   char scope[96]; /* "layer1.0", put before the names of layers; "" = none */
   ULL__VECTOR(ull__initial) initials;
@@ -78,7 +79,8 @@ ull__value_id ull__zoo_flatten(ull__zoo_builder *builder, ull__value_id x, const
 ull__value_id ull__zoo_linear(ull__zoo_builder *builder, ull__value_id x, const char *name,
                               int64_t out);
 
-/* The input `target` and the outputs `loss` and `correct` of logits [B, classes]. */
+/* The input `target` and the outputs `loss` and, of class numbers, `correct` of logits
+ * [B, classes]. */
 void ull__zoo_classify(ull__zoo_builder *builder, ull__value_id logits);
 
 #endif

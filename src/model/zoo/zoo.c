@@ -63,17 +63,29 @@ static ull_status build(ull__zoo_builder *builder, ull__model *model) {
   return count_parameters(model->graph, &model->parameters);
 }
 
-static ull_status check_smoothing(const ull__zoo_choice *choice, double smoothing) {
-  if (smoothing == 0 || ull__zoo_key_index(choice->row, "classes") >= 0) return ULL_OK;
-  ull__fail(ULL_ERROR_USAGE, "--label-smoothing says nothing about zoo:%s, which is no classifier",
-            choice->row->name);
-  return ull__error_holder("--label-smoothing");
+/* Options that only a classifier has. */
+static ull_status check_classifier(const ull__zoo_builder *builder) {
+  const ull__zoo_row *row = builder->choice.row;
+  if (ull__zoo_key_index(row, "classes") >= 0) return ULL_OK;
+  if (builder->label_smoothing != 0) {
+    ull__fail(ULL_ERROR_USAGE,
+              "--label-smoothing says nothing about zoo:%s, which is no classifier", row->name);
+    return ull__error_holder("--label-smoothing");
+  }
+  if (builder->target_shares) {
+    ull__fail(ULL_ERROR_USAGE, "mixup and cutmix mix classes; zoo:%s is no classifier", row->name);
+    ull__error_holder("--augment");
+    return ull__error_change("leave mixup and cutmix out");
+  }
+  return ULL_OK;
 }
 
 ull_status ull__zoo_open(const char *text, const ull__model_options *options, ull__model **out) {
-  ull__zoo_builder builder = {.label_smoothing = options != NULL ? options->label_smoothing : 0};
+  ull__zoo_builder builder = {0};
+  if (options != NULL) builder.label_smoothing = options->label_smoothing;
+  if (options != NULL) builder.target_shares = options->target_shares;
   ULL__TRY(ull__zoo_choose(text, options, &builder.choice));
-  ULL__TRY(check_smoothing(&builder.choice, builder.label_smoothing));
+  ULL__TRY(check_classifier(&builder));
   ull__model *model = ull__alloc(1, sizeof *model);
   if (model == NULL) return ULL_ERROR_OUT_OF_MEMORY;
   const ull_status status = build(&builder, model);
