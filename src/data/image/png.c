@@ -191,11 +191,26 @@ static ull_status push_interlaced(ull__image_reader *reader, ull__png *png, outp
   return ULL_OK;
 }
 
+/* Rows below the region, where what they are decides about the picture. */
+static ull_status decode_rest(const ull__image_reader *reader, ull__png *png, const output *out,
+                              ull__image_info *info) {
+  size_t bytes = stored_row_bytes(png);
+  for (int y = out->region.y + out->region.height; y < (int)png->header.height; y++) {
+    int code = spng_decode_row(png->context, out->stored, bytes);
+    if (code != 0 && code != SPNG_EOI) return fail(reader, png, info, code);
+  }
+  return ULL_OK;
+}
+
+/* A file that ends early is truncated or merely lacks its end: only its last row tells. */
 static ull_status finish(const ull__image_reader *reader, ull__png *png, const output *out,
                          ull__image_info *info) {
   bool whole = png->header.interlace_method != 0 ||
                out->region.y + out->region.height == (int)png->header.height;
-  ULL__TRY(whole ? ull__png_feed_finish(&png->feed) : ull__png_find_end(&png->feed));
+  bool has_end = true;
+  if (!whole) ULL__TRY(ull__png_find_end(&png->feed, &has_end));
+  if (!has_end) ULL__TRY(decode_rest(reader, png, out, info));
+  if (whole || !has_end) ULL__TRY(ull__png_feed_finish(&png->feed));
   if (out->layout.problem != NULL)
     return ull__image_refuse(reader, info, ULL_VERDICT_UNSUPPORTED, out->layout.problem);
   return ULL_OK;

@@ -53,8 +53,8 @@ int ull__png_feed_read(spng_ctx *context, void *feed, void *to, size_t count);
 /* Behind the last row: checks what is left of the file. */
 ull_status ull__png_feed_finish(ull__png_feed *feed);
 
-/* The rest is not decoded: whether the file has its last chunk. */
-ull_status ull__png_find_end(ull__png_feed *feed);
+/* The rest need not be decoded: whether the file has its last chunk. Does not move the feed. */
+ull_status ull__png_find_end(ull__png_feed *feed, bool *found);
 
 /* libspng's allocator, on the memory of the PNG that this thread works on. */
 extern struct spng_alloc ull__png_allocator;

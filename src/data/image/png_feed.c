@@ -191,23 +191,23 @@ ull_status ull__png_feed_finish(ull__png_feed *feed) {
 }
 
 /* Most files end with the last chunk and nothing else; where not, its place is found by walking. */
-ull_status ull__png_find_end(ull__png_feed *feed) {
+ull_status ull__png_find_end(ull__png_feed *feed, bool *found) {
   static const uint8_t last[FRAME] = {0, 0, 0, 0, 'I', 'E', 'N', 'D', 0xae, 0x42, 0x60, 0x82};
   uint64_t bytes = feed->input->record->bytes;
+  ull__png_feed walk = *feed;
   const uint8_t *tail;
   size_t got;
+  *found = true;
   if (bytes >= FRAME) {
     ULL__TRY(ull__input_see(feed->input, bytes - FRAME, FRAME, &tail, &got));
     if (got == FRAME && memcmp(tail, last, FRAME) == 0) return ULL_OK;
   }
-  feed->at += FRAME + feed->length - feed->done;
-  while (!feed->ended && !is_type(feed->type, "IEND")) {
-    ULL__TRY(enter(feed));
-    feed->at += FRAME + feed->length;
+  walk.at += FRAME + walk.length - walk.done;
+  while (!walk.ended && !is_type(walk.type, "IEND")) {
+    ULL__TRY(enter(&walk));
+    walk.at += FRAME + walk.length;
   }
-  if (feed->ended)
-    ull__image_note(feed->info, ULL_VERDICT_TRUNCATED, "premature end of file");
-  else if (feed->at > bytes)
-    ull__image_note(feed->info, ULL_VERDICT_WARNED, cut_behind);
+  *found = !walk.ended;
+  if (*found && walk.at > bytes) ull__image_note(feed->info, ULL_VERDICT_WARNED, cut_behind);
   return ULL_OK;
 }
