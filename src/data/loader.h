@@ -73,7 +73,6 @@ typedef struct ull__worker {
   pthread_t thread;
   int index;
   bool standby;
-  uint8_t *scratch_memory;
   ull__scratch scratch;
   ull__image_reader *reader;             /* NULL where there are no pictures */
   uint64_t claimed_ns;                   /* when the claim under way began; 0 = none */
@@ -136,6 +135,7 @@ struct ull_loader {
   bool is_watched;    /* a thread that stands by watches claims */
   int watching;       /* threads standing by that wait for a claim to begin */
   bool stopping, paused;
+  int next_slot; /* where the next free slot is looked for */
   ull__slot *claim_slot; /* of claim_sequence, where claim_sample is above 0 or was just begun */
   uint64_t claim_sequence, claim_sample;
   uint64_t next_sequence;
@@ -150,7 +150,7 @@ struct ull_loader {
   ull__ticks ticks;
   uint64_t stage_ticks[ULL_STAGE_COUNT];
   uint64_t peak_large; /* as booked under the mutex */
-  uint64_t used_slots; /* slots that ever held a batch: they are used in turn */
+  uint64_t used_slots; /* the highest number of a slot that ever held a batch */
   uint64_t bad;        /* met in the stream, also before a state that was restored */
   uint64_t dealt;      /* samples asked for in the stream, for shares of them */
   ull__bad_sample bad_samples[ULL__BAD_SAMPLES];

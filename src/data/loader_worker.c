@@ -35,10 +35,14 @@ bool ull__loader_is_ready(ull_loader *loader, uint64_t sequence) {
   return slot != NULL && slot->state == ULL__SLOT_READY;
 }
 
-/* The first one, so that as little memory is touched as can be. NULL where there is none. */
+/* In turn, so that the ring is resident after its first round and memory is flat from then on. NULL
+ * where there is none. */
 static ull__slot *find_free(ull_loader *loader) {
-  for (int i = 0; i < loader->options.prefetch; i++)
-    if (loader->slots[i].state == ULL__SLOT_FREE) return &loader->slots[i];
+  int slots = loader->options.prefetch;
+  for (int i = 0; i < slots; i++) {
+    ull__slot *slot = &loader->slots[(loader->next_slot + i) % slots];
+    if (slot->state == ULL__SLOT_FREE) return slot;
+  }
   return NULL;
 }
 
@@ -59,6 +63,7 @@ static void begin_slot(ull_loader *loader, ull__slot *slot, uint64_t sequence,
   slot->batch.skipped = 0;
   uint64_t used = (uint64_t)(slot - loader->slots) + 1;
   if (used > loader->used_slots) loader->used_slots = used;
+  loader->next_slot = (int)(used % (uint64_t)loader->options.prefetch);
 }
 
 /* Samples of a claim: few where they are expensive, so that threads share a batch evenly. */
@@ -194,6 +199,13 @@ static void leave(ull_loader *loader, const ull__outcome *outcome) {
   pthread_cond_broadcast(&loader->relief);
 }
 
+/* Resident from the start: what a thread holds does not grow with the pictures it happens to get.
+ */
+static void touch_scratch(const ull__worker *worker) {
+  if (!worker->loader->layout.has_pictures) return;
+  memset(worker->scratch.memory, 0, worker->scratch.bytes);
+}
+
 static void wait_for_work(ull_loader *loader, ull__worker *worker) {
   uint64_t since = ull__ticks_now();
   pthread_cond_wait(&loader->work, &loader->mutex);
@@ -204,6 +216,7 @@ static void *run_worker(void *argument) {
   ull__worker *worker = argument;
   ull_loader *loader = worker->loader;
   ull__outcome outcome = {0};
+  touch_scratch(worker);
   pthread_mutex_lock(&loader->mutex);
   worker->number = gettid();
   while (!loader->stopping && !outcome.died) {
@@ -306,6 +319,7 @@ static void *run_standby(void *argument) {
   ull__worker *worker = argument;
   ull_loader *loader = worker->loader;
   ull__outcome outcome = {0};
+  touch_scratch(worker);
   pthread_mutex_lock(&loader->mutex);
   worker->number = gettid();
   while (!outcome.died && wait_for_late(loader)) {

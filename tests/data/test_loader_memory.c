@@ -193,6 +193,30 @@ static void nothing_is_allocated_while_it_runs(void **state) {
   ull_loader_destroy(loader);
 }
 
+/* Memory that a ring has touched stays: were slots taken up by and by, a process would go on
+ * growing for many epochs. */
+static void all_slots_are_used_from_the_first_round_on(void **state) {
+  (void)state;
+  enum { SLOTS = 5 };
+  for (int workers = 0; workers <= 2; workers += 2) {
+    ull_loader_options options = lenient_options();
+    const ull_batch *batch;
+    const void *places[2 * SLOTS];
+    options.workers = workers;
+    options.prefetch = SLOTS;
+    options.epochs = 0;
+    ull_loader *loader = create_loader(&options);
+    for (int i = 0; i < 2 * SLOTS; i++) {
+      assert_int_equal(ull_loader_next(loader, &batch), ULL_OK);
+      places[i] = batch->arrays[0].data;
+      for (int before = i < SLOTS ? 0 : i - SLOTS + 1; before < i; before++)
+        assert_ptr_not_equal(places[before], places[i]);
+      ull_loader_release(loader, batch);
+    }
+    ull_loader_destroy(loader);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(budgets_are_kept),
@@ -200,6 +224,7 @@ int main(void) {
       cmocka_unit_test(too_little_is_refused_with_what_would_do),
       cmocka_unit_test(sixteen_mebibytes_are_enough),
       cmocka_unit_test(nothing_is_allocated_while_it_runs),
+      cmocka_unit_test(all_slots_are_used_from_the_first_round_on),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
