@@ -7,6 +7,7 @@
 
 #include "cli/data.h"
 #include "cli/data_bench.h"
+#include "cli/data_text.h"
 #include "ullage/stream.h"
 
 static double cpu_seconds(void) {

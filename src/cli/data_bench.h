@@ -35,8 +35,4 @@ void bench_print_table(FILE *out, const bench *b);
 /* One JSON object; freed by the caller. NULL when memory is out. */
 char *bench_json(const bench *b);
 
-/* A text as a JSON string. Bytes that are not UTF-8 become \udcXX, as Python's surrogateescape has
- * it, so that no name is lost. */
-void cli_data_put_text(FILE *file, const char *text);
-
 #endif

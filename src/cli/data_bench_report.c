@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/data_text.h"
 #include "ullage/status.h"
 
 #define KNEE_GAIN 0.10  /* of the rate, for twice the threads */
@@ -141,16 +142,14 @@ static json_t *rates(const bench_run *run) {
   return list;
 }
 
-/* Names that are no UTF-8 cannot be told by jansson; `--samples` and `data scan` tell them. */
 static json_t *bad_list(const bench_run *run) {
   json_t *list = json_array();
   for (size_t i = 0; i < run->bad_count && list; i++) {
     const ull_bad_sample *bad = &run->bad[i];
-    json_t *path = json_string(bad->path);
-    json_array_append_new(
-        list, json_pack("{s:I, s:o, s:s, s:s, s:I}", "index", (json_int_t)bad->sample, "path",
-                        path ? path : json_null(), "verdict", ull_verdict_name(bad->verdict),
-                        "reason", bad->reason, "times", (json_int_t)bad->times));
+    json_array_append_new(list, json_pack("{s:I, s:o, s:s, s:s, s:I}", "index",
+                                          (json_int_t)bad->sample, "path", cli_data_text(bad->path),
+                                          "verdict", ull_verdict_name(bad->verdict), "reason",
+                                          bad->reason, "times", (json_int_t)bad->times));
   }
   return list;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/data.h"
+#include "cli/data_text.h"
 #include "ullage/image.h"
 
 static bool ends_with(const char *text, const char *end) {
@@ -47,12 +48,12 @@ static int write_pixels(const char *path, const ull_image *image) {
 /* One JSON object; freed by the caller. */
 static char *describe(const ull_image *image, const char *path, const char *out) {
   json_t *object = json_pack(
-      "{s:i, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:I}", "schema", 1, "path", path,
-      "format", image->format, "verdict", ull_verdict_name(image->verdict), "reason", image->reason,
-      "width", image->width, "height", image->height, "stored_width", image->stored_width,
-      "stored_height", image->stored_height, "orientation", image->orientation, "working_bytes",
-      (json_int_t)image->working_bytes);
-  if (object && out) json_object_set_new(object, "out", json_string(out));
+      "{s:i, s:o, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:I}", "schema", 1, "path",
+      cli_data_text(path), "format", image->format, "verdict", ull_verdict_name(image->verdict),
+      "reason", image->reason, "width", image->width, "height", image->height, "stored_width",
+      image->stored_width, "stored_height", image->stored_height, "orientation", image->orientation,
+      "working_bytes", (json_int_t)image->working_bytes);
+  if (object && out) json_object_set_new(object, "out", cli_data_text(out));
   char *line = object ? json_dumps(object, JSON_COMPACT) : NULL;
   json_decref(object);
   return line;

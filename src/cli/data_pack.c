@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/data.h"
+#include "cli/data_text.h"
 #include "ullage/pack.h"
 
 #define LIVE_SECONDS 0.25
@@ -164,7 +165,7 @@ static char *describe(const packing *p, double seconds) {
     if (one->source == NULL) continue;
     json_t *about = describe_result(&one->result);
     snprintf(pattern, sizeof pattern, "tar:%s-*.tar", one->prefix);
-    json_object_set_new(about, "data", json_string(pattern)); /* absent where it is not UTF-8 */
+    json_object_set_new(about, "data", cli_data_text(pattern));
     json_object_set_new(parts, one->name, about);
   }
   json_object_set_new(object, "parts", parts);

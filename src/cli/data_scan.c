@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "cli/data.h"
-#include "cli/data_bench.h"
+#include "cli/data_text.h"
 #include "ullage/data.h"
 
 enum { TOLD_BAD = 20, PARTS = 2, CLASSES_MAX = 1 << 20, TOLD_CLASSES = 20 };
@@ -98,10 +98,9 @@ static void tell_bad(scanner *s, const ull_scanned *scanned) {
   clear_progress(s);
   fprintf(s->c->report, "%s: %s%s%s\n", scanned->path, ull_verdict_name(scanned->verdict),
           scanned->reason[0] ? ": " : "", scanned->reason);
-  json_t *path = json_string(scanned->path);
-  json_array_append_new(s->bad,
-                        json_pack("{s:o, s:s, s:s}", "path", path ? path : json_null(), "verdict",
-                                  ull_verdict_name(scanned->verdict), "reason", scanned->reason));
+  json_array_append_new(s->bad, json_pack("{s:o, s:s, s:s}", "path", cli_data_text(scanned->path),
+                                          "verdict", ull_verdict_name(scanned->verdict), "reason",
+                                          scanned->reason));
 }
 
 static ull_status take_file(void *context, const ull_scanned *scanned) {
@@ -193,9 +192,11 @@ static char *describe(const scanner *s) {
   for (int v = 0; v < ULL_VERDICT_COUNT; v++)
     json_object_set_new(verdicts, ull_verdict_name((ull_verdict)v),
                         json_integer((json_int_t)all.verdicts[v]));
-  for (uint64_t i = 0; i < s->class_count; i++)
-    json_object_set_new(classes, ull_source_class_name(s->source, i, name, sizeof name),
-                        json_integer((json_int_t)s->classes[i]));
+  for (uint64_t i = 0; i < s->class_count; i++) {
+    json_t *told = cli_data_text(ull_source_class_name(s->source, i, name, sizeof name));
+    json_object_set_new(classes, json_string_value(told), json_integer((json_int_t)s->classes[i]));
+    json_decref(told);
+  }
   json_t *object = json_pack(
       "{s:i, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:[i,i], s:[i,i], s:I, s:f, s:f, s:O}",
       "schema", 1, "samples", (json_int_t)all.samples, "files", (json_int_t)all.files, "bytes",

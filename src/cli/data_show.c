@@ -8,6 +8,7 @@
 
 #include "cli/canvas.h"
 #include "cli/data.h"
+#include "cli/data_text.h"
 #include "cli/show_tile.h"
 #include "ullage/stream.h"
 
@@ -131,8 +132,8 @@ static void keep_for_json(show *s, const ull_batch *batch, uint64_t sample, cons
   if (s->samples == NULL) return;
   json_t *about = json_object();
   json_object_set_new(about, "index", json_integer((json_int_t)batch->sample_index[sample]));
-  json_object_set_new(about, "path", json_string(path)); /* absent where it is not UTF-8 */
-  if (s->arrays.label >= 0) json_object_set_new(about, "label", json_string(label));
+  json_object_set_new(about, "path", cli_data_text(path));
+  if (s->arrays.label >= 0) json_object_set_new(about, "label", cli_data_text(label));
   json_object_set_new(about, "verdict",
                       json_string(ull_verdict_name((ull_verdict)batch->used_verdict[sample])));
   json_array_append_new(s->samples, about);
@@ -180,7 +181,7 @@ static void print_json(const show *s) {
   json_t *object = json_pack("{s:i, s:I, s:O}", "schema", 1, "shown", (json_int_t)s->shown,
                              "samples", s->samples);
   if (object != NULL && s->pictures) {
-    json_object_set_new(object, "out", json_string(ull_config_text(s->c->config, "out")));
+    json_object_set_new(object, "out", cli_data_text(ull_config_text(s->c->config, "out")));
     json_object_set_new(object, "width", json_integer(s->grid.width));
     json_object_set_new(object, "height", json_integer(s->grid.height));
   }

@@ -135,7 +135,7 @@ struct ull_loader {
   bool is_watched;    /* a thread that stands by watches claims */
   int watching;       /* threads standing by that wait for a claim to begin */
   bool stopping, paused;
-  int next_slot; /* where the next free slot is looked for */
+  int next_slot;         /* where the next free slot is looked for */
   ull__slot *claim_slot; /* of claim_sequence, where claim_sample is above 0 or was just begun */
   uint64_t claim_sequence, claim_sample;
   uint64_t next_sequence;

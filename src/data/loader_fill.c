@@ -50,7 +50,9 @@ static ull_status fail_bad(const ull_loader *loader, uint64_t sample,
   ull_error record = *ull_error_last();
   ULL__FAIL(status, "%.300s: %s: %s", path, ull_verdict_name(result->verdict), result->reason);
   ull__error_holder("%s", path);
-  ull__error_change("mend or remove the file, or use --on-bad replace");
+  bool could_replace = loader->options.on_bad == ULL_ON_BAD_FAIL;
+  ull__error_change(could_replace ? "mend or remove the file, or use --on-bad replace"
+                                  : "mend or remove bad files: too many follow each other");
   return ull__error_bytes(record.wanted_bytes, record.available_bytes);
 }
 
