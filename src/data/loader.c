@@ -102,6 +102,7 @@ static ull_loader *build(void *block, const ull_loader_options *options,
   loader->arrays = (ull__loader_array *)((uint8_t *)block + layout->arrays);
   loader->augment_key = ull__philox_key(options->seed, "augment");
   loader->wanted_workers = options->workers;
+  loader->paused = true; /* until the first batch is asked for, or a place is set */
   loader->ticks = ull__ticks_begin();
   read_fault(loader);
   return loader;
@@ -246,6 +247,7 @@ static ull_status next_locked(ull_loader *loader, const ull_batch **batch) {
                      loader->options.prefetch);
   }
   uint64_t wait_ns = 0, start_ns = ull__clock_now_ns();
+  if (loader->paused) ull__loader_go(loader);
   if (!ull__loader_is_ready(loader, loader->next_sequence)) {
     wait_for_next(loader);
     wait_ns = ull__clock_now_ns() - start_ns;

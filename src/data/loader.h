@@ -230,6 +230,9 @@ void ull__loader_follow_reads(ull_loader *loader, const ull__worker *worker, uin
 void ull__loader_read_ahead(ull_loader *loader, ull__worker *worker, const ull__claim *claim);
 void ull__loader_leave_record(const ull__worker *worker);
 
+/* With the mutex held: threads may claim. */
+void ull__loader_go(ull_loader *loader);
+
 /* With the mutex held: takes the next run of samples if there is a slot for it. */
 bool ull__loader_claim(ull_loader *loader, ull__claim *claim);
 

@@ -42,8 +42,7 @@ static ull_status move_locked(ull_loader *loader, uint64_t epoch, uint64_t posit
   while (loader->busy > 0) pthread_cond_wait(&loader->ready, &loader->mutex);
   loader->order = order;
   ull__loader_restart(loader);
-  loader->paused = false;
-  pthread_cond_broadcast(&loader->work);
+  ull__loader_go(loader);
   return ULL_OK;
 }
 

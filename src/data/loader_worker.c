@@ -89,6 +89,11 @@ static bool begin_next(ull_loader *loader) {
   return false;
 }
 
+void ull__loader_go(ull_loader *loader) {
+  loader->paused = false;
+  pthread_cond_broadcast(&loader->work);
+}
+
 bool ull__loader_claim(ull_loader *loader, ull__claim *claim) {
   if (loader->paused) return false;
   if (loader->claim_sample == 0 && !begin_next(loader)) return false;
@@ -199,24 +204,17 @@ static void leave(ull_loader *loader, const ull__outcome *outcome) {
   pthread_cond_broadcast(&loader->relief);
 }
 
-/* Resident from the start: what a thread holds does not grow with the pictures it happens to get.
- */
-static void touch_scratch(const ull__worker *worker) {
-  if (!worker->loader->layout.has_pictures) return;
-  memset(worker->scratch.memory, 0, worker->scratch.bytes);
-}
-
 static void wait_for_work(ull_loader *loader, ull__worker *worker) {
   uint64_t since = ull__ticks_now();
+  bool counts = !worker->standby && !loader->paused;
   pthread_cond_wait(&loader->work, &loader->mutex);
-  if (!worker->standby) loader->stage_ticks[ULL_STAGE_IDLE] += ull__ticks_now() - since;
+  if (counts) loader->stage_ticks[ULL_STAGE_IDLE] += ull__ticks_now() - since;
 }
 
 static void *run_worker(void *argument) {
   ull__worker *worker = argument;
   ull_loader *loader = worker->loader;
   ull__outcome outcome = {0};
-  touch_scratch(worker);
   pthread_mutex_lock(&loader->mutex);
   worker->number = gettid();
   while (!loader->stopping && !outcome.died) {
@@ -319,7 +317,6 @@ static void *run_standby(void *argument) {
   ull__worker *worker = argument;
   ull_loader *loader = worker->loader;
   ull__outcome outcome = {0};
-  touch_scratch(worker);
   pthread_mutex_lock(&loader->mutex);
   worker->number = gettid();
   while (!outcome.died && wait_for_late(loader)) {

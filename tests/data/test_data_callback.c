@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -17,6 +18,7 @@ enum { SAMPLES = 101, BATCH = 10, EPOCHS = 3 };
 typedef struct own_samples {
   pthread_mutex_t mutex;
   int inside, most_inside;
+  bool read[SAMPLES];
   uint64_t bad_sample; /* SAMPLES: none */
   ull_status bad_status;
 } own_samples;
@@ -32,6 +34,7 @@ static ull_status read_own(void *context, uint64_t sample, size_t array, void *b
   own_samples *own = context;
   enter(own, 1);
   if (array == 0) {
+    own->read[sample] = true;
     float values[2] = {(float)sample, -(float)sample};
     memcpy(bytes, values, sizeof values);
   } else {
@@ -109,6 +112,35 @@ static void samples_arrive(void **state) {
   ull_source_close(source);
 }
 
+/* A loader that goes on somewhere does not first begin elsewhere. */
+static void nothing_is_read_before_the_place_is_known(void **state) {
+  (void)state;
+  enum { FIRST = 9 };
+  own_samples own;
+  ull_callbacks callbacks;
+  const ull_batch *batch;
+  prepare(&own, &callbacks);
+  assert_int_equal(ull_source_register("mine", &callbacks), ULL_OK);
+  ull_source *source = open_registered("callback:mine");
+  ull_binding binding = ull_binding_default(source, 0);
+  ull_loader_options options = ull_loader_options_default(source);
+  ull_loader *loader;
+  options.bindings = &binding;
+  options.binding_count = 1;
+  options.batch_size = BATCH;
+  options.shuffle = false;
+  options.epochs = 1;
+  assert_int_equal(ull_loader_create(&options, &loader), ULL_OK);
+  usleep(20000); /* time enough for threads that would not wait */
+  assert_int_equal(ull_loader_set_position(loader, (ull_loader_position){0, FIRST}), ULL_OK);
+  assert_int_equal(ull_loader_next(loader, &batch), ULL_OK);
+  assert_int_equal(batch->sample_index[0], FIRST * BATCH);
+  ull_loader_destroy(loader);
+  for (int i = 0; i < FIRST * BATCH; i++) assert_false(own.read[i]);
+  ull_source_close(source);
+  assert_int_equal(ull_source_unregister("mine"), ULL_OK);
+}
+
 static void one_call_at_a_time(void **state) {
   (void)state;
   own_samples own;
@@ -183,6 +215,7 @@ static void wrong_registrations_are_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(samples_arrive),
+      cmocka_unit_test(nothing_is_read_before_the_place_is_known),
       cmocka_unit_test(one_call_at_a_time),
       cmocka_unit_test(failures_have_names),
       cmocka_unit_test(wrong_registrations_are_refused),
