@@ -1,6 +1,7 @@
 /* ullage: finds the command, reads its flags, runs it. */
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,8 +129,17 @@ static int close_output(int code) {
   return code == 0 ? 1 : code;
 }
 
+/* Blocks of some size go back to the system when they are freed. By default the allocator keeps
+ * them with every thread once it has seen a few: libwebp's, which come and go with each picture. */
+static void return_large_blocks(void) {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 128 << 10);
+#endif
+}
+
 int main(int argc, char **argv) {
   hold_standard_streams();
+  return_large_blocks();
   signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
   if (argc < 2) return usage(stderr), 2;
   if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)
