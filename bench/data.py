@@ -100,8 +100,11 @@ class Process:
     def family(self):
         pids, tasks = [self.process.pid], f"/proc/{self.process.pid}/task"
         for task in os.listdir(tasks):
-            with open(f"{tasks}/{task}/children", encoding="ascii") as file:
-                pids += [int(pid) for pid in file.read().split()]
+            try:
+                with open(f"{tasks}/{task}/children", encoding="ascii") as file:
+                    pids += [int(pid) for pid in file.read().split()]
+            except OSError:  # the thread has ended
+                continue
         return pids
 
     def receive(self):

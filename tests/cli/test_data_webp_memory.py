@@ -15,10 +15,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support
 import command
 import pictures
 
-try:
-    from PIL import Image
-except ImportError:
-    command.skip("Pillow is not installed")
+command.need_modules("PIL")
+from PIL import Image
 
 MIB = 1 << 20
 RESIDENT = pathlib.Path(command.__file__).with_name("resident.py")
