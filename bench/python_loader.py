@@ -4,7 +4,8 @@
     ./dev bench python_loader --photos FOLDER          # else `photos` of ULLAGE_TEST_DATA
 
 In each round both load the folder for --epochs epochs, in turns; the figure is the median of the
-rounds' ratios of the last epoch's rates. The Python loop touches every batch (its labels are added
+rounds' ratios of rates over all epochs but the first (which warms up) and the last (in which only
+one of the two makes batches of an epoch to come). The Python loop touches every batch (its labels are added
 up) and, where PyTorch is installed, wraps it as tensors.
 """
 
@@ -23,7 +24,7 @@ LEAST = 0.95
 
 
 def loop(options):
-    """The child: prints samples/s of the last epoch."""
+    """The child: prints samples/s over the epochs in the middle."""
     sys.path.insert(0, str(ROOT / "python"))
     import ullage
 
@@ -34,16 +35,20 @@ def loop(options):
     loader = ullage.DataLoader(
         options.photos, options.batch, options.size, train=options.mode == "train", workers=options.workers
     )
-    rate, total = 0.0, 0
+    seconds, total = [], 0
     for _ in range(options.epochs):
-        began, samples = time.perf_counter(), 0
+        began = time.perf_counter()
         for images, labels in loader:
             if wrap:
                 images, labels = wrap(images), wrap(labels)
             total += int(labels.sum())
-            samples += len(images)
-        rate = samples / (time.perf_counter() - began)
-    print(json.dumps({"rate": rate, "labels": total}))
+        seconds.append(time.perf_counter() - began)
+    print(json.dumps({"rate": rate_of(seconds, loader.samples), "labels": total}))
+
+
+def rate_of(seconds, samples):
+    middle = seconds[1:-1]
+    return samples * len(middle) / sum(middle)
 
 
 def run_python(options):
@@ -59,7 +64,9 @@ def run_command(options):
     command += ["--batch-size", options.batch, "--size", options.size, "--epochs", options.epochs]
     command += ["--workers", options.workers]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])["epoch_samples_per_second"][-1]
+    result = json.loads(done.stdout.splitlines()[-1])
+    samples = result["samples"] / options.epochs
+    return rate_of([samples / rate for rate in result["epoch_samples_per_second"]], samples)
 
 
 def main():
@@ -71,7 +78,7 @@ def main():
     parser.add_argument("--mode", choices=("train", "eval"), default="train")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--size", type=int, default=224)
-    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
