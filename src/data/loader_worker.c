@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "data/loader.h"
 
-enum { CLAIMS_PER_WORKER = 4, STACK_BYTES = 512 * 1024, LATE_SAMPLES = 3, AVERAGED_OVER = 16 };
+enum { CLAIMS_PER_WORKER = 4, STACK_BYTES = 512 * 1024, LATE_SAMPLES = 2, AVERAGED_OVER = 16 };
 
 #define LEAST_LATE_NS ((uint64_t)1000000)
 
@@ -297,18 +297,19 @@ static void watch(ull_loader *loader, uint64_t alarm_ns) {
 }
 
 /* Sleeps until somebody is late, or the loader stops. One thread watches, the others wait for it to
- * find work. */
+ * find work. A thread that has just done a sample looks for itself first: whom it stood in for may
+ * still be held up. */
 static bool wait_for_late(ull_loader *loader) {
   while (!loader->stopping) {
     uint64_t alarm_ns;
-    if (loader->is_watched) {
-      pthread_cond_wait(&loader->relief, &loader->mutex);
-    } else if (count_missing(loader, ull__clock_now_ns(), &alarm_ns) > 0) {
-      pthread_cond_signal(&loader->relief);
+    if (count_missing(loader, ull__clock_now_ns(), &alarm_ns) > 0) {
+      if (!loader->is_watched) pthread_cond_signal(&loader->relief);
       return true;
-    } else {
-      watch(loader, alarm_ns);
     }
+    if (loader->is_watched)
+      pthread_cond_wait(&loader->relief, &loader->mutex);
+    else
+      watch(loader, alarm_ns);
   }
   return false;
 }
