@@ -42,14 +42,23 @@ static ull_status fail_parse(const char *name, const json_error_t *error) {
   return ull__error_holder("%s", name);
 }
 
-ull_status ull__json_parse(const char *text, size_t bytes, const char *name, json_t **out) {
+static ull_status parse(const char *text, size_t bytes, size_t flags, const char *name,
+                        json_t **out) {
   json_error_t error;
   ull__json_start();
   was_refused = false;
-  json_t *value = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+  json_t *value = json_loadb(text, bytes, flags, &error);
   if (value == NULL) return fail_parse(name, &error);
   *out = value;
   return ULL_OK;
+}
+
+ull_status ull__json_parse(const char *text, size_t bytes, const char *name, json_t **out) {
+  return parse(text, bytes, JSON_REJECT_DUPLICATES, name, out);
+}
+
+ull_status ull__json_parse_data(const char *text, size_t bytes, const char *name, json_t **out) {
+  return parse(text, bytes, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, name, out);
 }
 
 ull_status ull__json_load(const char *path, uint64_t limit_bytes, json_t **out) {

@@ -16,6 +16,11 @@ void ull__json_start(void);
  * ULL_ERROR_DATA names line and column; keys that come twice are refused. */
 ull_status ull__json_parse(const char *text, size_t bytes, const char *name, json_t **out);
 
+/* The same for other people's data: texts may hold NUL (json_string_length), every number is a
+ * real, so that whole ones beyond 64 bits are no fault, and of keys that come twice the last
+ * counts. */
+ull_status ull__json_parse_data(const char *text, size_t bytes, const char *name, json_t **out);
+
 /* Reads and parses a file of at most `limit_bytes`. */
 ull_status ull__json_load(const char *path, uint64_t limit_bytes, json_t **out);
 

@@ -90,7 +90,7 @@ static void fields_of_samples(void **state) {
   append_text(&tar, "__meta__.json", "{}");
   append_text(&tar, "README", "no sample");
   for (int i = 0; i < 4; i++) {
-    char name[32], text[64];
+    char name[32], text[80];
     snprintf(name, sizeof name, "d/%d.PNG", i);
     append_text(&tar, name, "image");
     snprintf(name, sizeof name, "d/%d.seg.png", i);
@@ -100,7 +100,8 @@ static void fields_of_samples(void **state) {
     snprintf(name, sizeof name, "d/%d.feat.npy", i);
     append_member(&tar, name, npy.bytes, npy.count);
     snprintf(name, sizeof name, "d/%d.json", i);
-    snprintf(text, sizeof text, "{\"caption\": \"x\", \"label\": %d}", 40 + i);
+    snprintf(text, sizeof text,
+             "{\"caption\": \"\\u0000\", \"label\": %d, \"id\": 18446744073709551616}", 40 + i);
     append_text(&tar, name, text);
     snprintf(name, sizeof name, "d/%d.txt", i);
     append_text(&tar, name, "caption");

@@ -44,17 +44,18 @@ static void test_blocks_of_a_text(void **state) {
 
 static void test_documents_of_lines(void **state) {
   (void)state;
-  static const char lines[] = "{\"text\":\"abc\"}\n"
+  static const char lines[] = "{\"text\":\"abc\",\"id\":123456789012345678901}\n"
                               "\n"
                               "{\"prompt\":\"Q:\",\"completion\":\"yes\"}\r\n"
                               "{\"text\":\"\"}\n"
                               "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"},"
                               "{\"role\":\"assistant\",\"content\":\"yo\"}]}\n"
-                              "{\"text\":\"longer than eight\"}";
+                              "{\"text\":\"longer than eight\"}\n"
+                              "{\"text\":\"a\\u0000b\"}";
   ull_source *source =
       open_text_source("text", put_text("lines.jsonl", lines, sizeof lines - 1), "?seq=8");
   /* The empty one is left out, and the conversation, whose answer begins too late. */
-  assert_int_equal(ull_source_sample_count(source), 3);
+  assert_int_equal(ull_source_sample_count(source), 4);
   assert_non_null(strstr(ull_source_note(source), "2 cut, 2 without targets left out"));
   EXPECT(source, 0, INPUT, 'a', 'b', 'c', EOT, EOT, EOT, EOT, EOT);
   EXPECT(source, 0, TARGET, 'b', 'c', EOT, IGNORED, IGNORED, IGNORED, IGNORED, IGNORED);
@@ -63,6 +64,7 @@ static void test_documents_of_lines(void **state) {
   EXPECT(source, 1, INPUT, 'Q', ':', 'y', 'e', 's', EOT, EOT, EOT);
   EXPECT(source, 1, TARGET, IGNORED, 'y', 'e', 's', EOT, IGNORED, IGNORED, IGNORED);
   EXPECT(source, 2, TARGET, 'o', 'n', 'g', 'e', 'r', ' ', 't', 'h');
+  EXPECT(source, 3, INPUT, 'a', 0, 'b', EOT, EOT, EOT, EOT, EOT);
   assert_true(ull_source_array(source, TARGET)->has_ignored);
   assert_int_equal(ull_source_array(source, TARGET)->ignored, IGNORED);
   ull_source_close(source);

@@ -234,6 +234,10 @@ static void test_long_words(void **state) {
 
 #define MODEL \
   "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}"
+#define LEVEL "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}"
+#define SPACES "{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\",\"split\":false}"
+#define TEMPLATE(single) "{\"type\":\"TemplateProcessing\",\"single\":[" single "]}"
+#define TEXT "{\"Sequence\":{\"id\":\"A\"}}"
 
 static const struct {
   const char *json, *message;
@@ -274,9 +278,27 @@ static const struct {
     {"{\"pre_tokenizer\":{\"type\":\"ByteLevel\"}," MODEL "}", "byte <0x00>",
      ULL_ERROR_UNSUPPORTED},
     {"{\"post_processor\":{\"type\":\"BertProcessing\"}," MODEL "}", "Bert", ULL_ERROR_UNSUPPORTED},
-    {"{\"added_tokens\":[{\"id\":1,\"content\":\"a\"}]," MODEL "}", "not the vocabulary's",
+    {"{\"added_tokens\":[{\"id\":1,\"content\":\"a\"}]," MODEL "}", "1, where 0 comes",
+     ULL_ERROR_UNSUPPORTED},
+    {"{\"added_tokens\":[{\"id\":4,\"content\":\"<w>\"}]," MODEL "}", "4, where 3 comes",
+     ULL_ERROR_UNSUPPORTED},
+    {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[" LEVEL "," LEVEL "]}," MODEL
+     "}",
+     "ByteLevel behind", ULL_ERROR_UNSUPPORTED},
+    {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[" SPACES "," SPACES "]}," MODEL
+     "}",
+     "Metaspace behind", ULL_ERROR_UNSUPPORTED},
+    {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[" SPACES
+     ",{\"type\":\"ByteLevel\"}]}," MODEL "}",
+     "prefix space behind", ULL_ERROR_UNSUPPORTED},
+    {"{\"post_processor\":" TEMPLATE(TEXT "," TEXT) "," MODEL "}", "twice", ULL_ERROR_UNSUPPORTED},
+    {"{\"post_processor\":" TEMPLATE("") "," MODEL "}", "without", ULL_ERROR_UNSUPPORTED},
+    {"{\"post_processor\":{\"type\":\"Sequence\",\"processors\":[" TEMPLATE(TEXT) "," TEMPLATE(
+         TEXT) "]}," MODEL "}",
+     "a second", ULL_ERROR_UNSUPPORTED},
+    {"{\"model\":{\"vocab\":{\"a\":0,\"aa\":1},\"merges\":[[\"a\",\"a\",\"a\"]]}}", "pair",
      ULL_ERROR_DATA},
-    {"{\"added_tokens\":[{\"id\":7,\"content\":\"<w>\",\"single_word\":true}]," MODEL "}",
+    {"{\"added_tokens\":[{\"id\":3,\"content\":\"<w>\",\"single_word\":true}]," MODEL "}",
      "single_word", ULL_ERROR_UNSUPPORTED},
     {"{\"added_tokens\":[{\"content\":\"<w>\"}]," MODEL "}", "out of range", ULL_ERROR_DATA},
     {"{\"a\":1,\"a\":2}", "", ULL_ERROR_DATA},

@@ -2,6 +2,7 @@
  * only headers are read, with the block behind each, in which small fields such as a label lie. A
  * shard that ends early, or is damaged, gives what lies whole before that. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -102,6 +103,13 @@ static ull_status find_field(shard_pass *pass, uint64_t *number) {
   return ull__vector_push(&gather->fields, field);
 }
 
+static bool take_whole(const json_t *number, int64_t *out) {
+  double value = json_is_real(number) ? json_real_value(number) : 0.5;
+  if (!(fabs(value) <= 0x1p53) || value != floor(value)) return false;
+  *out = (int64_t)value;
+  return true;
+}
+
 static ull_status read_json_label(shard_pass *pass, bool *has_label, int64_t *label) {
   uint64_t bytes = pass->member.bytes;
   size_t got;
@@ -110,15 +118,13 @@ static ull_status read_json_label(shard_pass *pass, bool *has_label, int64_t *la
   if (text == NULL) return ull_error_last()->status;
   ull_status status = ull__tar_content(pass->reader, &pass->member, text, (size_t)bytes, &got);
   json_t *value = NULL;
-  if (status == ULL_OK && ull__json_parse(text, got, pass->path, &value) != ULL_OK) {
+  if (status == ULL_OK && ull__json_parse_data(text, got, pass->path, &value) != ULL_OK) {
     status = ull_error_last()->status == ULL_ERROR_OUT_OF_MEMORY ? ULL_ERROR_OUT_OF_MEMORY : ULL_OK;
     value = NULL;
   }
   ull__free(text);
-  json_t *number = json_object_get(value, "label");
-  if (!json_is_integer(number)) number = json_object_get(value, "cls");
-  *has_label = json_is_integer(number);
-  if (*has_label) *label = json_integer_value(number);
+  *has_label = take_whole(json_object_get(value, "label"), label) ||
+               take_whole(json_object_get(value, "cls"), label);
   json_decref(value);
   return status;
 }

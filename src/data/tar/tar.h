@@ -13,7 +13,7 @@
 #include "data/tar/pattern.h"
 #include "data/tar/stream.h"
 
-enum { ULL__TAR_VERSION = 1, ULL__TAR_ARRAYS = 16, ULL__TAR_ARRAY_NAME = 64 };
+enum { ULL__TAR_VERSION = 2, ULL__TAR_ARRAYS = 16, ULL__TAR_ARRAY_NAME = 64 };
 
 /* Sections and numbers of the index. */
 enum {

@@ -40,8 +40,13 @@ static bool is_blank(char letter) {
   return letter == ' ' || (letter >= '\t' && letter <= '\r');
 }
 
-static ull_status take_content(const taker *t, const char *text, ull__chat chat, bool counts) {
-  size_t bytes = strlen(text);
+static ull_status take_string(const taker *t, const json_t *string, bool counts) {
+  return take(t, json_string_value(string), json_string_length(string), counts);
+}
+
+static ull_status take_content(const taker *t, const json_t *string, ull__chat chat, bool counts) {
+  const char *text = json_string_value(string);
+  size_t bytes = json_string_length(string);
   if (forms[chat].trims) {
     while (bytes > 0 && is_blank(text[bytes - 1])) bytes--;
     while (bytes > 0 && is_blank(text[0])) {
@@ -57,33 +62,33 @@ static ull_status take_contents(const taker *t, const json_t *content, ull__chat
                                 bool counts) {
   size_t index;
   json_t *part;
-  if (json_is_string(content)) return take_content(t, json_string_value(content), chat, counts);
+  if (json_is_string(content)) return take_content(t, content, chat, counts);
   if (!json_is_array(content)) return ULL__FAIL(ULL_ERROR_DATA, "a message has no 'content'");
   json_array_foreach(content, index, part) {
-    const char *text = json_string_value(json_object_get(part, "text"));
-    if (text == NULL) return ULL__FAIL(ULL_ERROR_DATA, "a part of a message is not text");
+    const json_t *text = json_object_get(part, "text");
+    if (!json_is_string(text)) return ULL__FAIL(ULL_ERROR_DATA, "a part of a message is not text");
     ULL__TRY(take_content(t, text, chat, counts));
   }
   return ULL_OK;
 }
 
 /* The header is one text, so that it is tokenised as a whole. */
-static ull_status take_header(const taker *t, const char *role, ull__chat chat) {
+static ull_status take_header(const taker *t, const json_t *role, ull__chat chat) {
   char header[160];
-  size_t before = strlen(forms[chat].before_role), length = strlen(role);
+  size_t before = strlen(forms[chat].before_role), length = json_string_length(role);
   size_t behind = strlen(forms[chat].before_content);
   if (length > 64) return ULL__FAIL(ULL_ERROR_DATA, "a role of %zu bytes", length);
   memcpy(header, forms[chat].before_role, before);
-  memcpy(header + before, role, length);
+  memcpy(header + before, json_string_value(role), length);
   memcpy(header + before + length, forms[chat].before_content, behind);
   return take(t, header, before + length + behind, false);
 }
 
 static ull_status take_message(const taker *t, const json_t *message, ull__chat chat,
                                bool *counts) {
-  const char *role = json_string_value(json_object_get(message, "role"));
-  if (role == NULL) return ULL__FAIL(ULL_ERROR_DATA, "a message has no 'role'");
-  *counts = strcmp(role, "assistant") == 0;
+  const json_t *role = json_object_get(message, "role");
+  if (!json_is_string(role)) return ULL__FAIL(ULL_ERROR_DATA, "a message has no 'role'");
+  *counts = strcmp(json_string_value(role), "assistant") == 0;
   ULL__TRY(take_header(t, role, chat));
   ULL__TRY(take_contents(t, json_object_get(message, "content"), chat, *counts));
   ULL__TRY(take_text(t, forms[chat].behind_content, *counts));
@@ -102,16 +107,16 @@ ull_status ull__chat_parts(const json_t *line, const char *field, ull__chat chat
                            ull__take_part take_part, void *context, bool *counts_end) {
   const taker t = {take_part, context};
   const json_t *messages = json_object_get(line, "messages");
-  const char *text = json_string_value(json_object_get(line, field));
-  const char *prompt = json_string_value(json_object_get(line, "prompt"));
-  const char *completion = json_string_value(json_object_get(line, "completion"));
+  const json_t *text = json_object_get(line, field);
+  const json_t *prompt = json_object_get(line, "prompt");
+  const json_t *completion = json_object_get(line, "completion");
   *counts_end = true;
-  if (text != NULL) return take_text(&t, text, true);
+  if (json_is_string(text)) return take_string(&t, text, true);
   if (json_is_array(messages)) return take_messages(&t, messages, chat, counts_end);
-  if (prompt == NULL || completion == NULL) {
+  if (!json_is_string(prompt) || !json_is_string(completion)) {
     return ULL__FAIL(ULL_ERROR_DATA,
                      "has neither '%.64s', nor 'prompt' and 'completion', nor 'messages'", field);
   }
-  ULL__TRY(take_text(&t, prompt, false));
-  return take_text(&t, completion, true);
+  ULL__TRY(take_string(&t, prompt, false));
+  return take_string(&t, completion, true);
 }

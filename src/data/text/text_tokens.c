@@ -18,7 +18,7 @@
 #include "data/text/tokenizer.h"
 #include "data/text/unicode.h"
 
-enum { VERSION = 1, PART_BYTES = 1 << 20, LINE_LIMIT = 64 << 20, WRITE_TOKENS = 1024 };
+enum { VERSION = 2, PART_BYTES = 1 << 20, LINE_LIMIT = 64 << 20, WRITE_TOKENS = 1024 };
 
 static const uint64_t PROGRESS_NS = UINT64_C(5000000000);
 
@@ -218,7 +218,7 @@ static ull_status make_of_line(making *m, const uint8_t *text, size_t bytes) {
   json_t *object;
   snprintf(name, sizeof name, "line %" PRIu64, ++m->line);
   if (is_empty(text, bytes)) return ULL_OK;
-  ull_status status = ull__json_parse((const char *)text, bytes, name, &object);
+  ull_status status = ull__json_parse_data((const char *)text, bytes, name, &object);
   if (status == ULL_OK) {
     status = make_of_object(m, object);
     json_decref(object);

@@ -57,6 +57,7 @@ struct ull__tokenizer {
 
   uint32_t prefix[ULL__PREFIX_TOKENS];
   size_t prefix_count;
+  bool has_template;
   bool cuts_at_spaces, cuts_at_lines; /* for ull__tokenizer_find_cut */
 };
 

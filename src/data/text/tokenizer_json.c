@@ -84,9 +84,10 @@ static ull_status read_normalizer(ull__tokenizer *t, const json_t *object, int d
 /* ---- pre-tokenizer ---- */
 
 static ull_status read_byte_level(ull__tokenizer *t, const json_t *object) {
+  if (t->byte_level) return unsupported("pre_tokenizer", "ByteLevel behind another");
   if (is_true(object, "add_prefix_space", true)) {
-    if (t->words != ULL__WORDS_WHOLE)
-      return unsupported("pre_tokenizer", "Split and a prefix space");
+    if (t->words != ULL__WORDS_WHOLE || t->replaces_spaces)
+      return unsupported("pre_tokenizer", "a prefix space behind another part");
     t->prepend = ULL__PREPEND_ALWAYS;
     t->mark = (ull__short_text){.bytes = " ", .length = 1};
   }
@@ -113,7 +114,7 @@ static ull_status read_split(ull__tokenizer *t, const json_t *object) {
 static ull_status read_metaspace(ull__tokenizer *t, const json_t *object) {
   const char *scheme = text_of(object, "prepend_scheme");
   if (scheme[0] == '\0') scheme = is_true(object, "add_prefix_space", true) ? "always" : "never";
-  if (t->words != ULL__WORDS_WHOLE || t->byte_level)
+  if (t->words != ULL__WORDS_WHOLE || t->byte_level || t->replaces_spaces)
     return unsupported("pre_tokenizer", "Metaspace behind another");
   ULL__TRY(read_short(json_object_get(object, "replacement"), "pre_tokenizer", &t->mark));
   if (strcmp((const char *)t->mark.bytes, "\xe2\x96\x81") != 0)
@@ -204,7 +205,9 @@ static ull_status read_pair(const json_t *merge, char *room, size_t size, const 
   const char *text = json_string_value(merge);
   *left = json_string_value(json_array_get(merge, 0));
   *right = json_string_value(json_array_get(merge, 1));
-  if (text == NULL) return *left && *right ? ULL_OK : broken("model: merges", "not a pair");
+  if (text == NULL)
+    return *left && *right && json_array_size(merge) == 2 ? ULL_OK
+                                                          : broken("model: merges", "not a pair");
   const char *space = strchr(text, ' ');
   size_t length = strlen(text);
   if (space == NULL || length >= size || strchr(space + 1, ' '))
@@ -312,15 +315,20 @@ static ull_status read_model(ull__tokenizer *t, const json_t *model) {
 
 /* ---- added tokens and post-processor ---- */
 
-/* A token that the vocabulary has too must have its number there. */
+/* Hugging Face's library numbers added tokens itself: one that the vocabulary has keeps its number,
+ * others come behind all there are. A file that says otherwise means other numbers. */
 static ull_status check_id(const ull__tokenizer *t, const char *text, uint32_t id) {
   ull__byte_list room = {0};
-  uint32_t known = id;
+  size_t before = t->added_names.id_limit, own = t->vocabulary.count;
+  uint32_t known = (uint32_t)(before > own ? before : own);
   ull_status status = symbol_text(t, text, &room);
   if (status == ULL_OK) ull__vocabulary_find(&t->vocabulary, room.items, room.count, &known);
   ull__vector_free(&room);
   ULL__TRY(status);
-  return known == id ? ULL_OK : broken("added_tokens", "a number that is not the vocabulary's");
+  if (known == id) return ULL_OK;
+  ULL__FAIL(ULL_ERROR_UNSUPPORTED, "added_tokens: '%.100s' has number %u, where %u comes next",
+            text, id, known);
+  return ull__error_holder("added_tokens");
 }
 
 static ull_status add_normalized(ull__tokenizer *t, const char *text,
@@ -366,15 +374,20 @@ static ull_status add_prefix(ull__tokenizer *t, const json_t *ids) {
 static ull_status read_template(ull__tokenizer *t, const json_t *object) {
   size_t index;
   json_t *piece;
+  bool has_text = false;
+  if (t->has_template) return unsupported("post_processor", "a second TemplateProcessing");
+  t->has_template = true;
   json_array_foreach(json_object_get(object, "single"), index, piece) {
     const json_t *special = json_object_get(piece, "SpecialToken");
-    if (special == NULL) return ULL_OK;
+    if (special == NULL && has_text) return unsupported("post_processor", "a text twice");
+    has_text |= special == NULL;
+    if (has_text) continue;
     const json_t *known =
         json_object_get(json_object_get(object, "special_tokens"), text_of(special, "id"));
     if (known == NULL) return broken("post_processor", "a special token without numbers");
     ULL__TRY(add_prefix(t, json_object_get(known, "ids")));
   }
-  return ULL_OK;
+  return has_text ? ULL_OK : unsupported("post_processor", "a template without the text");
 }
 
 static ull_status read_post_processor(ull__tokenizer *t, const json_t *object, int depth) {
