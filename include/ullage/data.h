@@ -227,7 +227,8 @@ ull_loader_options ull_loader_options_default(const ull_source *source);
 typedef struct ull_loader_bound {
   uint64_t slot_bytes;    /* one batch: its arrays, sample numbers and verdicts */
   uint64_t scratch_bytes; /* of one thread */
-  uint64_t control_bytes; /* bookkeeping */
+  uint64_t control_bytes; /* bookkeeping; at most 32 KiB of it are places where samples were bad,
+                             remembered where they are replaced */
   uint64_t total_bytes;   /* the block: prefetch slots + scratch of every filling thread + large
                              region + control */
   uint64_t source_bytes;  /* beside it, held by the source: ull_source_resident_bytes */

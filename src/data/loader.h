@@ -15,6 +15,7 @@
 
 #include "data/convert.h"
 #include "data/image/image.h"
+#include "data/known_bad.h"
 #include "data/order.h"
 #include "data/source.h"
 #include "data/ticks.h"
@@ -89,7 +90,7 @@ typedef struct ull__worker {
 
 /* Offsets in the block. */
 typedef struct ull__loader_layout {
-  uint64_t arrays, slots, slot_arrays, workers, records, scratch, large, data;
+  uint64_t arrays, slots, slot_arrays, workers, records, known_bad, scratch, large, data;
   uint64_t slot_index_offset, slot_verdict_offset, slot_reason_offset, slot_stride;
   uint64_t scratch_stride;
   uint64_t canvas_bytes; /* of scratch_stride, where pixels are changed after resizing */
@@ -97,6 +98,7 @@ typedef struct ull__loader_layout {
   uint64_t total_bytes;
   uint64_t reader_bytes; /* of all threads, on the heap */
   uint64_t fillers;
+  uint64_t known_bad_entries; /* 0 where bad samples are not replaced */
   int standby;
   bool has_pictures;
 } ull__loader_layout;
@@ -118,6 +120,7 @@ struct ull_loader {
   ull__worker *workers; /* one at least; its thread is the caller where options.workers is 0 */
   void *block;
   uint64_t augment_key;
+  ull__known_bad known_bad;
   ull__loader_fault fault;
   uint64_t fault_at; /* ULLAGE_FAULT: the sample of the stream, from 1, at which a thread dies */
 

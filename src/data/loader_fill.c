@@ -65,12 +65,30 @@ static void note_place(ull__slot *slot, uint64_t place, uint64_t sample,
   if (slot->reason != NULL) slot->reason[place] = result->reason;
 }
 
+/* The place of a try in the stream, over all epochs. */
+static uint64_t stream_place(const ull_loader *loader, const ull__slot *slot, uint64_t place,
+                             uint64_t attempt) {
+  uint64_t position = slot->place.position + place;
+  return slot->place.epoch * loader->source->count +
+         ull__order_stand_in_place(&loader->order, &slot->order, position, attempt);
+}
+
+/* The next try after `attempt` bad ones that may be a good sample. The last one allowed is made in
+ * any case: its file is named where the search ends in vain. */
+static uint64_t next_try(const ull_loader *loader, const ull__slot *slot, uint64_t place,
+                         uint64_t attempt, uint64_t most) {
+  while (++attempt < most &&
+         ull__known_bad_has(&loader->known_bad, stream_place(loader, slot, place, attempt))) {
+  }
+  return attempt;
+}
+
 static ull_status fill_place(ull_loader *loader, ull__worker *worker, ull__slot *slot,
                              uint64_t place, ull__outcome *outcome) {
-  uint64_t position = slot->place.position + place;
+  uint64_t position = slot->place.position + place, attempt = 0;
   ull_on_bad on_bad = loader->options.on_bad;
   ull__loader_fault fault = fault_here(loader, slot, place);
-  for (uint64_t attempt = 0;; attempt++) {
+  for (;;) {
     ull__sample_result result = {.verdict = ULL_VERDICT_OK, .reason = ""};
     uint64_t sample = ull__order_stand_in(&loader->order, &slot->order, position, attempt);
     ull_status status =
@@ -85,8 +103,11 @@ static ull_status fill_place(ull_loader *loader, ull__worker *worker, ull__slot 
     }
     if (!is_bad(status)) return status;
     if (on_bad == ULL_ON_BAD_SKIP) return ULL_OK;
-    bool again = on_bad == ULL_ON_BAD_REPLACE && attempt < most_tries(loader, slot);
-    if (!again) return fail_bad(loader, sample, &result, status);
+    uint64_t most = most_tries(loader, slot);
+    if (on_bad == ULL_ON_BAD_FAIL || attempt >= most)
+      return fail_bad(loader, sample, &result, status);
+    ull__known_bad_add(&loader->known_bad, stream_place(loader, slot, place, attempt));
+    attempt = next_try(loader, slot, place, attempt, most);
   }
 }
 

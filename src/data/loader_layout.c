@@ -187,6 +187,7 @@ static ull_status plan_block(const ull_loader_options *options, ull__loader_layo
   ULL__TRY(append(&total, fillers, sizeof(ull__worker), &layout->workers));
   uint64_t record_bytes = layout->has_pictures ? sizeof(ull__record) : 0;
   ULL__TRY(append(&total, fillers, record_bytes, &layout->records));
+  ULL__TRY(append(&total, layout->known_bad_entries, sizeof(uint64_t), &layout->known_bad));
   ULL__TRY(append(&total, fillers, layout->scratch_stride, &layout->scratch));
   ULL__TRY(append(&total, 1, layout->large_bytes, &layout->large));
   ULL__TRY(append(&total, slots, layout->slot_stride, &layout->data));
@@ -202,6 +203,8 @@ ull_status ull__loader_plan(const ull_loader_options *options, ull__loader_layou
   layout->has_pictures = ull__loader_has_pictures(options);
   layout->standby = suit_standby(options);
   layout->fillers = options->workers > 0 ? (uint64_t)(options->workers + layout->standby) : 1;
+  if (options->on_bad == ULL_ON_BAD_REPLACE)
+    layout->known_bad_entries = ull__known_bad_entries(options->source->count);
   ULL__TRY(plan_slot(options, layout, arrays));
   ULL__TRY(plan_pictures(options, layout));
   return plan_block(options, layout);
@@ -237,6 +240,8 @@ void ull__loader_place(ull_loader *loader) {
   uint8_t *block = loader->block;
   loader->slots = (ull__slot *)(block + layout->slots);
   loader->workers = (ull__worker *)(block + layout->workers);
+  loader->known_bad.places = (_Atomic uint64_t *)(block + layout->known_bad);
+  loader->known_bad.count = layout->known_bad_entries;
   loader->large = ull__scratch_over(block + layout->large, layout->large_bytes);
   for (uint64_t i = 0; i < (uint64_t)loader->options.prefetch; i++) place_slot(loader, i);
   for (uint64_t i = 0; i < layout->fillers; i++) {

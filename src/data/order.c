@@ -170,12 +170,18 @@ static uint64_t bucket_key(uint64_t epoch_key, size_t bucket) {
   return (uint64_t)block.word[1] << 32 | block.word[0];
 }
 
+/* The place after `attempt` others in its bucket. */
+static uint64_t place_in_bucket(const ull__order *order, const bucket_batch *at, uint64_t position,
+                                uint64_t attempt) {
+  uint64_t place = at->batch * order->global_size + position % order->global_size;
+  return (place + attempt) % order->source->buckets[at->bucket].split.samples;
+}
+
 static uint64_t sample_of_bucket(const ull__order *order, const ull__epoch_order *epoch,
                                  uint64_t position, uint64_t attempt) {
   bucket_batch at = find_in_buckets(order, epoch, position);
   const ull_bucket *bucket = &order->source->buckets[at.bucket].split;
-  uint64_t place = at.batch * order->global_size + position % order->global_size;
-  place = (place + attempt) % bucket->samples;
+  uint64_t place = place_in_bucket(order, &at, position, attempt);
   if (!order->shuffle) return bucket->first + place;
   ull__permutation samples =
       ull__permutation_create(bucket->samples, bucket_key(epoch->key, at.bucket));
@@ -186,6 +192,14 @@ uint64_t ull__order_stand_in(const ull__order *order, const ull__epoch_order *ep
                              uint64_t position, uint64_t attempt) {
   if (order->source->bucket_count > 0) return sample_of_bucket(order, epoch, position, attempt);
   return ull__order_sample(order, epoch, (position + attempt) % order->source->count);
+}
+
+uint64_t ull__order_stand_in_place(const ull__order *order, const ull__epoch_order *epoch,
+                                   uint64_t position, uint64_t attempt) {
+  if (order->source->bucket_count == 0) return (position + attempt) % order->source->count;
+  bucket_batch at = find_in_buckets(order, epoch, position);
+  return order->source->buckets[at.bucket].split.first +
+         place_in_bucket(order, &at, position, attempt);
 }
 
 uint64_t ull__order_candidates(const ull__order *order, int64_t length) {

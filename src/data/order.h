@@ -77,6 +77,11 @@ uint64_t ull__order_sample(const ull__order *order, const ull__epoch_order *epoc
 uint64_t ull__order_stand_in(const ull__order *order, const ull__epoch_order *epoch,
                              uint64_t position, uint64_t attempt);
 
+/* The place of that sample in the order of the epoch, or of its bucket: below the source's count,
+ * another for each sample. */
+uint64_t ull__order_stand_in_place(const ull__order *order, const ull__epoch_order *epoch,
+                                   uint64_t position, uint64_t attempt);
+
 /* Samples that can stand in for that of a batch, itself among them. */
 uint64_t ull__order_candidates(const ull__order *order, int64_t length);
 
