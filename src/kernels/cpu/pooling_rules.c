@@ -10,12 +10,10 @@ ULL__LOOP(avg_pool2d)
 ULL__LOOP(avg_pool2d_backward)
 ULL__LOOP(global_avg_pool)
 ULL__LOOP(global_avg_pool_backward)
-ULL__LOOP(adaptive_avg_pool2d)
-ULL__LOOP(adaptive_avg_pool2d_backward)
 
 /* `image` is the unpooled side, `pooled` the other. */
-static ull_status describe_planes(const ull__layout *layout, const ull__shape *image,
-                                  const ull__shape *pooled, ull__pooling *out) {
+static ull_status describe(const ull__node *node, const ull__layout *layout,
+                           const ull__shape *image, const ull__shape *pooled, ull__pooling *out) {
   ull__geometry g;
   ULL__TRY(ull__layout_geometry(layout, image, &g));
   *out = (ull__pooling){.planes = (int64_t)(g.batch * g.block_count),
@@ -23,13 +21,9 @@ static ull_status describe_planes(const ull__layout *layout, const ull__shape *i
                         .height = ull__rules_dim(image, 2),
                         .width = ull__rules_dim(image, 3),
                         .out_height = ull__rules_dim(pooled, 2),
-                        .out_width = ull__rules_dim(pooled, 3)};
-  return ULL_OK;
-}
-
-static ull_status describe(const ull__node *node, const ull__layout *layout,
-                           const ull__shape *image, const ull__shape *pooled, ull__pooling *out) {
-  ULL__TRY(describe_planes(layout, image, pooled, out));
+                        .out_width = ull__rules_dim(pooled, 3),
+                        .divided = ull__operator_attribute(node->op, "kernel_h") < 0};
+  if (out->divided) return ULL_OK;
   out->kernel_height = ull__node_int(node, "kernel_h");
   out->kernel_width = ull__node_int(node, "kernel_w");
   out->stride_height = ull__node_int(node, "stride_h");
@@ -84,25 +78,15 @@ static ull_status choose_mean_backward(ull__cpu *cpu, const ull__lowering_query 
   return choose_window(cpu, query, choice, "avg_pool", avg_pool2d_backward_entries, true, 0);
 }
 
-static ull_status choose_divided(ull__cpu *cpu, const ull__lowering_query *query,
-                                 ull__lowering_choice *choice, const ull__entry *entries,
-                                 bool backward) {
-  ull__pooling p;
-  if (!ull__rules_float32(query)) return ULL_OK;
-  const ull__shape *input = ull__rules_input(query, 0), *output = ull__rules_output(query, 0);
-  const ull__layout *layout = spread(query, choice, 0);
-  ULL__TRY(describe_planes(layout, backward ? output : input, backward ? input : output, &p));
-  return ull__rules_finish(cpu, query, choice, "adaptive_avg_pool", entries, &p, sizeof p);
-}
-
 static ull_status choose_adaptive(ull__cpu *cpu, const ull__lowering_query *query,
                                   ull__lowering_choice *choice) {
-  return choose_divided(cpu, query, choice, adaptive_avg_pool2d_entries, false);
+  return choose_window(cpu, query, choice, "adaptive_avg_pool", avg_pool2d_entries, false, 0);
 }
 
 static ull_status choose_adaptive_backward(ull__cpu *cpu, const ull__lowering_query *query,
                                            ull__lowering_choice *choice) {
-  return choose_divided(cpu, query, choice, adaptive_avg_pool2d_backward_entries, true);
+  return choose_window(cpu, query, choice, "adaptive_avg_pool", avg_pool2d_backward_entries, true,
+                       0);
 }
 
 static ull_status describe_global(const ull__layout *layout, const ull__shape *image,

@@ -9,6 +9,7 @@
 typedef struct ull__pooling {
   int64_t planes, block;
   int64_t height, width, out_height, out_width;
+  bool divided; /* the windows are out_height by out_width even parts of the image: no kernel */
   int64_t kernel_height, kernel_width, stride_height, stride_width, pad_height, pad_width;
   bool count_padding;
 } ull__pooling;
