@@ -226,6 +226,6 @@ int main(void) {
   make_samples();
   write_samples(folder);
   int failures = cmocka_run_group_tests(tests, NULL, NULL);
-  remove_folder(folder);
+  remove_tree(folder);
   return failures;
 }

@@ -378,6 +378,6 @@ int main(void) {
   make_samples();
   folder = make_folder();
   int failures = cmocka_run_group_tests(tests, NULL, NULL);
-  remove_folder(folder);
+  remove_tree(folder);
   return failures;
 }

@@ -248,7 +248,7 @@ static void normalize_texts(void **state) {
   assert_int_equal(ull_normalize_parse("auto", source, 1, &normalize), ULL_OK);
   assert_string_equal(ull_normalize_describe(&normalize, text, sizeof text), "none (auto)");
   ull_source_close(source);
-  remove_folder(folder);
+  remove_tree(folder);
 }
 
 /* `auto` = mean and deviation of all training pixels, for the evaluation split too. */
@@ -273,7 +273,7 @@ static void automatic_normalisation_is_of_the_training_files(void **state) {
     assert_true(fabs(normalize.deviation[0] - deviation) < 1e-12);
     ull_source_close(source);
   }
-  remove_folder(folder);
+  remove_tree(folder);
 }
 
 int main(void) {

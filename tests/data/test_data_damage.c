@@ -13,24 +13,9 @@
 
 #include "base/alloc.h"
 #include "base/philox.h"
-#include "support/data_files.h"
-#include "ullage/data.h"
+#include "support/data_trees.h"
 
 enum { FLIPS = 600, MOST_BYTES = 64 << 20 };
-
-static const char *folder;
-
-static int set_up(void **state) {
-  (void)state;
-  folder = make_folder();
-  return 0;
-}
-
-static int tear_down(void **state) {
-  (void)state;
-  remove_folder(folder);
-  return 0;
-}
 
 static bool is_file_error(ull_status status) {
   return status == ULL_ERROR_DATA || status == ULL_ERROR_UNSUPPORTED;
@@ -64,7 +49,7 @@ static ull_status try_source(const char *text, bool verify) {
     assert_null(source);
     assert_true(is_file_error(status) || status == ULL_ERROR_DOES_NOT_FIT);
     assert_true(strlen(ull_error_last()->message) > 0);
-    assert_non_null(strstr(ull_error_last()->message, folder));
+    assert_non_null(strstr(ull_error_last()->message, root));
   }
   assert_int_equal(ull__alloc_count().live_bytes, before);
   return status;
@@ -72,7 +57,7 @@ static ull_status try_source(const char *text, bool verify) {
 
 static void cut_everywhere(const char *file_name, const char *text) {
   size_t count;
-  const char *path = path_in(folder, file_name);
+  const char *path = path_in(root, file_name);
   char kept[1024];
   snprintf(kept, sizeof kept, "%s", path);
   uint8_t *content = read_file(kept, &count);
@@ -91,7 +76,7 @@ static void flip_bytes(const char *file_name, const char *text, uint64_t seed,
                        size_t least_errors) {
   size_t count, errors = 0;
   char kept[1024];
-  snprintf(kept, sizeof kept, "%s", path_in(folder, file_name));
+  snprintf(kept, sizeof kept, "%s", path_in(root, file_name));
   uint8_t *content = read_file(kept, &count), *damaged = malloc(count);
   for (uint64_t i = 0; i < FLIPS; i++) {
     memcpy(damaged, content, count);
@@ -116,25 +101,25 @@ static char *text_of(const char *scheme, const char *path) {
 
 static void idx_cut(void **state) {
   (void)state;
-  char *text = text_of("idx", folder);
-  write_idx_pair(folder, "train", 9, 3, 4, 3, false);
+  char *text = text_of("idx", root);
+  write_idx_pair(root, "train", 9, 3, 4, 3, false);
   cut_everywhere("train-images-idx3-ubyte", text);
   cut_everywhere("train-labels-idx1-ubyte", text);
-  remove(path_in(folder, "train-images-idx3-ubyte"));
-  remove(path_in(folder, "train-labels-idx1-ubyte"));
-  write_idx_pair(folder, "train", 9, 3, 4, 3, true);
+  remove(path_in(root, "train-images-idx3-ubyte"));
+  remove(path_in(root, "train-labels-idx1-ubyte"));
+  write_idx_pair(root, "train", 9, 3, 4, 3, true);
   cut_everywhere("train-images-idx3-ubyte.gz", text);
   cut_everywhere("train-labels-idx1-ubyte.gz", text);
 }
 
 static void idx_flipped(void **state) {
   (void)state;
-  char *text = text_of("idx", folder);
-  write_idx_pair(folder, "train", 9, 3, 4, 3, false);
+  char *text = text_of("idx", root);
+  write_idx_pair(root, "train", 9, 3, 4, 3, false);
   flip_bytes("train-images-idx3-ubyte", text, 1, FLIPS / 20);
-  remove(path_in(folder, "train-images-idx3-ubyte"));
-  remove(path_in(folder, "train-labels-idx1-ubyte"));
-  write_idx_pair(folder, "train", 9, 3, 4, 3, true);
+  remove(path_in(root, "train-images-idx3-ubyte"));
+  remove(path_in(root, "train-labels-idx1-ubyte"));
+  write_idx_pair(root, "train", 9, 3, 4, 3, true);
   flip_bytes("train-images-idx3-ubyte.gz", text, 2, FLIPS / 2);
 }
 
@@ -146,7 +131,7 @@ static void write_archive(bool deflated) {
   append_npy(&ys, "<i8", false, "(4,)", y, sizeof y);
   npz_member members[2] = {{"x.npy", xs.bytes, xs.count}, {"target.npy", ys.bytes, ys.count}};
   append_zip(&archive, members, 2, deflated);
-  write_file(path_in(folder, "a.npz"), archive.bytes, archive.count);
+  write_file(path_in(root, "a.npz"), archive.bytes, archive.count);
   free_buffer(&xs);
   free_buffer(&ys);
   free_buffer(&archive);
@@ -156,7 +141,7 @@ static void npz_cut(void **state) {
   (void)state;
   for (int deflated = 0; deflated < 2; deflated++) {
     write_archive(deflated);
-    cut_everywhere("a.npz", text_of("npz", path_in(folder, "a.npz")));
+    cut_everywhere("a.npz", text_of("npz", path_in(root, "a.npz")));
   }
 }
 
@@ -164,8 +149,7 @@ static void npz_flipped(void **state) {
   (void)state;
   for (int deflated = 0; deflated < 2; deflated++) {
     write_archive(deflated);
-    flip_bytes("a.npz", text_of("npz", path_in(folder, "a.npz")), 3 + (uint64_t)deflated,
-               FLIPS / 3);
+    flip_bytes("a.npz", text_of("npz", path_in(root, "a.npz")), 3 + (uint64_t)deflated, FLIPS / 3);
   }
 }
 
@@ -174,22 +158,22 @@ static void npy_cut_and_flipped(void **state) {
   static const float x[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
   byte_buffer xs = {0};
   append_npy(&xs, "<f4", false, "(4, 3)", x, sizeof x);
-  write_file(path_in(folder, "x.npy"), xs.bytes, xs.count);
+  write_file(path_in(root, "x.npy"), xs.bytes, xs.count);
   free_buffer(&xs);
-  cut_everywhere("x.npy", text_of("npy", folder));
-  flip_bytes("x.npy", text_of("npy", folder), 5, FLIPS / 5);
+  cut_everywhere("x.npy", text_of("npy", root));
+  flip_bytes("x.npy", text_of("npy", root), 5, FLIPS / 5);
 }
 
 /* A file that shrinks after it was opened: the read says so. */
 static void file_shrinks_under_the_source(void **state) {
   (void)state;
-  write_idx_pair(folder, "train", 9, 3, 4, 3, false);
+  write_idx_pair(root, "train", 9, 3, 4, 3, false);
   ull_source_options options = ull_source_options_default();
   ull_source *source;
   uint8_t pixels[12];
   ull_verdict verdict;
-  assert_int_equal(ull_source_open(text_of("idx", folder), &options, &source), ULL_OK);
-  write_file(path_in(folder, "train-images-idx3-ubyte"), "short", 5);
+  assert_int_equal(ull_source_open(text_of("idx", root), &options, &source), ULL_OK);
+  write_file(path_in(root, "train-images-idx3-ubyte"), "short", 5);
   assert_int_equal(ull_source_read(source, 8, 0, pixels, &verdict), ULL_ERROR_DATA);
   assert_int_equal(verdict, ULL_VERDICT_UNREADABLE);
   assert_non_null(strstr(ull_error_last()->message, "sample 8: "));
@@ -199,12 +183,12 @@ static void file_shrinks_under_the_source(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(idx_cut, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(idx_flipped, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(npz_cut, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(npz_flipped, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(npy_cut_and_flipped, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(file_shrinks_under_the_source, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(idx_cut, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(idx_flipped, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(npz_cut, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(npz_flipped, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(npy_cut_and_flipped, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(file_shrinks_under_the_source, make_root, remove_root),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

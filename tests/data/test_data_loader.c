@@ -46,7 +46,7 @@ static int set_up(void **state) {
 static int tear_down(void **state) {
   (void)state;
   ull_source_close(source);
-  remove_folder(folder);
+  remove_tree(folder);
   return 0;
 }
 

@@ -17,34 +17,11 @@
 #include "base/file.h"
 #include "data/pack/tar_writer.h"
 #include "data/tar/format.h"
-#include "support/data_files.h"
 #include "support/data_trees.h"
 #include "support/jpeg_files.h"
 #include "ullage/image.h"
 #include "ullage/image_encode.h"
 #include "ullage/pack.h"
-
-static const char *root;
-
-static int set_up(void **state) {
-  (void)state;
-  root = make_folder();
-  return 0;
-}
-
-static int tear_down(void **state) {
-  (void)state;
-  remove_tree(root);
-  return 0;
-}
-
-static const char *at_root(const char *name) {
-  static char texts[4][1200];
-  static unsigned next;
-  char *text = texts[next++ % 4];
-  snprintf(text, sizeof texts[0], "%s/%s", root, name);
-  return text;
-}
 
 /* ---- the archive ---- */
 
@@ -68,7 +45,7 @@ static void headers_say_every_size(void **state) {
   const char *const names[] = {"a", exact, longest};
   for (size_t n = 0; n < 3; n++) {
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-      int file = open(at_root("archive"), O_RDWR | O_CREAT | O_TRUNC, 0666);
+      int file = open(path_in(root, "archive"), O_RDWR | O_CREAT | O_TRUNC, 0666);
       ull__tar_writer tar;
       assert_int_equal(ull__tar_writer_begin(&tar, file, "archive"), ULL_OK);
       assert_int_equal(ull__tar_writer_member(&tar, names[n], sizes[i]), ULL_OK);
@@ -96,7 +73,7 @@ static void headers_say_every_size(void **state) {
 
 static void a_member_is_as_long_as_announced(void **state) {
   (void)state;
-  int file = open(at_root("archive"), O_RDWR | O_CREAT | O_TRUNC, 0666);
+  int file = open(path_in(root, "archive"), O_RDWR | O_CREAT | O_TRUNC, 0666);
   ull__tar_writer tar;
   assert_int_equal(ull__tar_writer_begin(&tar, file, "archive"), ULL_OK);
   assert_int_equal(ull__tar_writer_member(&tar, "a", 3), ULL_OK);
@@ -238,7 +215,7 @@ static void a_stopped_pack_goes_on(void **state) {
   (void)state;
   char whole_prefix[600], prefix[600];
   make_tree();
-  ull_source *source = open_or_fail(at_root("tree"), ULL_SPLIT_TRAIN);
+  ull_source *source = open_or_fail(path_in(root, "tree"), ULL_SPLIT_TRAIN);
   snprintf(whole_prefix, sizeof whole_prefix, "%s/whole/x", root);
   snprintf(prefix, sizeof prefix, "%s/parts/x", root);
   ull_pack_options options = small_shards(whole_prefix);
@@ -267,7 +244,7 @@ static void memory_runs_out_anywhere(void **state) {
   (void)state;
   char whole_prefix[600], prefix[600];
   make_tree();
-  ull_source *source = open_or_fail(at_root("tree"), ULL_SPLIT_TRAIN);
+  ull_source *source = open_or_fail(path_in(root, "tree"), ULL_SPLIT_TRAIN);
   snprintf(whole_prefix, sizeof whole_prefix, "%s/whole/x", root);
   ull_pack_options options = small_shards(whole_prefix);
   ull_pack_result whole, result;
@@ -300,9 +277,9 @@ static void memory_runs_out_anywhere(void **state) {
 static void options_that_mean_nothing(void **state) {
   (void)state;
   make_tree();
-  ull_source *source = open_or_fail(at_root("tree"), ULL_SPLIT_TRAIN);
+  ull_source *source = open_or_fail(path_in(root, "tree"), ULL_SPLIT_TRAIN);
   ull_pack_options wrong[4];
-  for (int i = 0; i < 4; i++) wrong[i] = small_shards(at_root("out/x"));
+  for (int i = 0; i < 4; i++) wrong[i] = small_shards(path_in(root, "out/x"));
   wrong[0].prefix = NULL;
   wrong[1].quality = 101;
   wrong[2].max_side = -1;
@@ -315,13 +292,13 @@ static void options_that_mean_nothing(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(headers_say_every_size, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(a_member_is_as_long_as_announced, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(headers_say_every_size, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(a_member_is_as_long_as_announced, make_root, remove_root),
       cmocka_unit_test(pictures_come_back),
       cmocka_unit_test(what_cannot_be_encoded),
-      cmocka_unit_test_setup_teardown(a_stopped_pack_goes_on, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(memory_runs_out_anywhere, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(options_that_mean_nothing, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(a_stopped_pack_goes_on, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(memory_runs_out_anywhere, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(options_that_mean_nothing, make_root, remove_root),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

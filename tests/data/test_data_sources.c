@@ -12,22 +12,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
-#include "support/data_files.h"
-#include "ullage/data.h"
-
-static const char *folder;
-
-static int set_up(void **state) {
-  (void)state;
-  folder = make_folder();
-  return 0;
-}
-
-static int tear_down(void **state) {
-  (void)state;
-  remove_folder(folder);
-  return 0;
-}
+#include "support/data_trees.h"
 
 static const char *source_text(const char *scheme, const char *path) {
   static char text[1200];
@@ -49,9 +34,9 @@ static ull_source *open_source(const char *scheme, const char *path, ull_split s
 static const char *shown_message(void) {
   static char shown[1024];
   const char *message = ull_error_last()->message;
-  size_t length = strlen(folder), used = 0;
+  size_t length = strlen(root), used = 0;
   while (*message != '\0' && used < sizeof shown - 4) {
-    if (strncmp(message, folder, length) == 0) {
+    if (strncmp(message, root, length) == 0) {
       used += (size_t)sprintf(shown + used, "DIR");
       message += length;
     } else {
@@ -99,18 +84,18 @@ static void check_idx(const char *path, ull_split split, uint32_t count) {
 
 static void idx_plain_and_gzip(void **state) {
   (void)state;
-  write_idx_pair(folder, "train", 50, 5, 7, 4, true);
-  write_idx_pair(folder, "t10k", 11, 5, 7, 4, false);
-  check_idx(folder, ULL_SPLIT_TRAIN, 50);
-  check_idx(folder, ULL_SPLIT_EVAL, 11);
+  write_idx_pair(root, "train", 50, 5, 7, 4, true);
+  write_idx_pair(root, "t10k", 11, 5, 7, 4, false);
+  check_idx(root, ULL_SPLIT_TRAIN, 50);
+  check_idx(root, ULL_SPLIT_EVAL, 11);
 }
 
 static void gzip_is_resident_and_limited(void **state) {
   (void)state;
-  write_idx_pair(folder, "train", 5000, 5, 7, 4, true);
-  write_idx_pair(folder, "t10k", 5000, 5, 7, 4, false);
-  ull_source *packed = open_source("idx", folder, ULL_SPLIT_TRAIN);
-  ull_source *plain = open_source("idx", folder, ULL_SPLIT_EVAL);
+  write_idx_pair(root, "train", 5000, 5, 7, 4, true);
+  write_idx_pair(root, "t10k", 5000, 5, 7, 4, false);
+  ull_source *packed = open_source("idx", root, ULL_SPLIT_TRAIN);
+  ull_source *plain = open_source("idx", root, ULL_SPLIT_EVAL);
   uint64_t data_bytes = 5000 * 36;
   assert_int_equal(ull_source_resident_bytes(packed),
                    ull_source_resident_bytes(plain) + data_bytes);
@@ -119,22 +104,22 @@ static void gzip_is_resident_and_limited(void **state) {
 
   ull_source_options options = ull_source_options_default();
   options.resident_limit_bytes = data_bytes;
-  assert_int_equal(ull_source_open(source_text("idx", folder), &options, &packed),
+  assert_int_equal(ull_source_open(source_text("idx", root), &options, &packed),
                    ULL_ERROR_DOES_NOT_FIT);
   assert_true(ull_error_last()->wanted_bytes > ull_error_last()->available_bytes);
 }
 
 static void sources_give_everything_back(void **state) {
   (void)state;
-  write_idx_pair(folder, "train", 500, 5, 7, 4, true);
+  write_idx_pair(root, "train", 500, 5, 7, 4, true);
   uint64_t before = ull__alloc_count().live_bytes;
-  ull_source_close(open_source("idx", folder, ULL_SPLIT_TRAIN));
+  ull_source_close(open_source("idx", root, ULL_SPLIT_TRAIN));
   assert_int_equal(ull__alloc_count().live_bytes, before);
 }
 
 static void every_allocation_may_fail(void **state) {
   (void)state;
-  write_idx_pair(folder, "train", 50, 5, 7, 4, true);
+  write_idx_pair(root, "train", 50, 5, 7, 4, true);
   uint64_t before = ull__alloc_count().live_bytes;
   ull_source_options options = ull_source_options_default();
   ull_status status = ULL_ERROR_OUT_OF_MEMORY;
@@ -142,7 +127,7 @@ static void every_allocation_may_fail(void **state) {
   for (uint64_t n = 1; status != ULL_OK; n++) {
     ull_source *source = NULL;
     ull__alloc_fail_at(n);
-    status = ull_source_open(source_text("idx", folder), &options, &source);
+    status = ull_source_open(source_text("idx", root), &options, &source);
     ull__alloc_fail_at(0);
     if (status != ULL_OK) assert_int_equal(status, ULL_ERROR_OUT_OF_MEMORY);
     failures += status != ULL_OK;
@@ -215,15 +200,15 @@ static void npz_of_all_dtypes(void **state) {
   for (int deflated = 0; deflated < 2; deflated++) {
     byte_buffer archive = {0};
     append_zip(&archive, members, CASE_COUNT, deflated);
-    write_file(path_in(folder, "a.npz"), archive.bytes, archive.count);
+    write_file(path_in(root, "a.npz"), archive.bytes, archive.count);
     free_buffer(&archive);
-    check_cases(open_source("npz", path_in(folder, "a.npz"), ULL_SPLIT_TRAIN));
+    check_cases(open_source("npz", path_in(root, "a.npz"), ULL_SPLIT_TRAIN));
   }
   for (size_t i = 0; i < CASE_COUNT; i++) {
-    write_file(path_in(folder, cases[i].name), arrays[i].bytes, arrays[i].count);
+    write_file(path_in(root, cases[i].name), arrays[i].bytes, arrays[i].count);
     free_buffer(&arrays[i]);
   }
-  check_cases(open_source("npy", folder, ULL_SPLIT_TRAIN));
+  check_cases(open_source("npy", root, ULL_SPLIT_TRAIN));
 }
 
 static void write_npz(const char *name, const char *descr, bool fortran, const char *shape,
@@ -231,14 +216,14 @@ static void write_npz(const char *name, const char *descr, bool fortran, const c
   byte_buffer array = {0}, archive = {0};
   append_npy(&array, descr, fortran, shape, elements, count);
   append_zip(&archive, &(npz_member){name, array.bytes, array.count}, 1, false);
-  write_file(path_in(folder, "a.npz"), archive.bytes, archive.count);
+  write_file(path_in(root, "a.npz"), archive.bytes, archive.count);
   free_buffer(&array);
   free_buffer(&archive);
 }
 
 static void npz_refusals(void **state) {
   (void)state;
-  const char *path = path_in(folder, "a.npz");
+  const char *path = path_in(root, "a.npz");
   write_npz("x.npy", "<f4", true, "(3, 2)", floats, sizeof floats);
   expect_failure("npz", path, ULL_ERROR_UNSUPPORTED, "DIR/a.npz: 'x': is stored in Fortran order");
   assert_string_equal(ull_error_last()->change, "save numpy.ascontiguousarray(array)");
@@ -272,14 +257,14 @@ static void npz_counts_must_agree(void **state) {
   append_npy(&y, "<i4", false, "(6,)", ints, sizeof ints);
   npz_member members[2] = {{"x.npy", x.bytes, x.count}, {"target.npy", y.bytes, y.count}};
   append_zip(&archive, members, 2, true);
-  write_file(path_in(folder, "a.npz"), archive.bytes, archive.count);
-  expect_failure("npz", path_in(folder, "a.npz"), ULL_ERROR_DATA,
+  write_file(path_in(root, "a.npz"), archive.bytes, archive.count);
+  expect_failure("npz", path_in(root, "a.npz"), ULL_ERROR_DATA,
                  "DIR/a.npz: 'target': 'x' has 3 samples and 'target' has 6");
   free_buffer(&archive);
   members[1] = members[0];
   append_zip(&archive, members, 2, false);
-  write_file(path_in(folder, "a.npz"), archive.bytes, archive.count);
-  expect_failure("npz", path_in(folder, "a.npz"), ULL_ERROR_DATA,
+  write_file(path_in(root, "a.npz"), archive.bytes, archive.count);
+  expect_failure("npz", path_in(root, "a.npz"), ULL_ERROR_DATA,
                  "npz:DIR/a.npz: has two arrays named 'x'");
   free_buffer(&archive);
   free_buffer(&x);
@@ -290,11 +275,11 @@ static void npz_checksum_is_verified(void **state) {
   (void)state;
   write_npz("x.npy", "<f4", false, "(3, 2)", floats, sizeof floats);
   size_t count;
-  uint8_t *content = read_file(path_in(folder, "a.npz"), &count);
+  uint8_t *content = read_file(path_in(root, "a.npz"), &count);
   content[30 + 5 + 128 + 3] ^= 1; /* an element */
-  write_file(path_in(folder, "a.npz"), content, count);
+  write_file(path_in(root, "a.npz"), content, count);
   free(content);
-  expect_failure("npz", path_in(folder, "a.npz"), ULL_ERROR_DATA,
+  expect_failure("npz", path_in(root, "a.npz"), ULL_ERROR_DATA,
                  "DIR/a.npz: 'x': its checksum does not match its content");
 }
 
@@ -304,9 +289,9 @@ static void write_idx_file(const char *name, int rank, const uint32_t *extents, 
   uint8_t *elements = calloc(1, count + 1);
   append_idx(&content, rank, extents, elements, count);
   if (gzip) {
-    write_gzip(path_in(folder, name), content.bytes, content.count);
+    write_gzip(path_in(root, name), content.bytes, content.count);
   } else {
-    write_file(path_in(folder, name), content.bytes, content.count);
+    write_file(path_in(root, name), content.bytes, content.count);
   }
   free_buffer(&content);
   free(elements);
@@ -315,36 +300,36 @@ static void write_idx_file(const char *name, int rank, const uint32_t *extents, 
 static void idx_refusals(void **state) {
   (void)state;
   const char *images = "train-images-idx3-ubyte", *labels = "train-labels-idx1-ubyte";
-  expect_failure("idx", folder, ULL_ERROR_DATA,
+  expect_failure("idx", root, ULL_ERROR_DATA,
                  "DIR: has neither train-images-idx3-ubyte nor train-images-idx3-ubyte.gz");
   assert_int_equal(ull_status_exit_code(ull_error_last()->status), 6);
   write_idx_file(images, 3, (uint32_t[]){10, 2, 2}, 39, false);
   expect_failure(
-      "idx", folder, ULL_ERROR_DATA,
+      "idx", root, ULL_ERROR_DATA,
       "DIR/train-images-idx3-ubyte: its header promises 40 bytes of 10 samples, but it has "
       "only 39");
   write_idx_file(images, 3, (uint32_t[]){10, 2, 2}, 41, false);
   expect_failure(
-      "idx", folder, ULL_ERROR_DATA,
+      "idx", root, ULL_ERROR_DATA,
       "DIR/train-images-idx3-ubyte: its header promises 40 bytes of 10 samples, but it has "
       "more than 40");
   write_idx_file(images, 3, (uint32_t[]){0, 2, 2}, 0, false);
-  expect_failure("idx", folder, ULL_ERROR_DATA,
+  expect_failure("idx", root, ULL_ERROR_DATA,
                  "DIR/train-images-idx3-ubyte: is empty: its header has an extent of 0");
   write_idx_file(images, 3, (uint32_t[]){UINT32_MAX, UINT32_MAX, UINT32_MAX}, 8, false);
-  expect_failure("idx", folder, ULL_ERROR_DATA,
+  expect_failure("idx", root, ULL_ERROR_DATA,
                  "DIR/train-images-idx3-ubyte: the extents in its header multiply beyond 63 bits");
   write_idx_file(images, 1, (uint32_t[]){4}, 4, false);
-  expect_failure("idx", folder, ULL_ERROR_DATA,
+  expect_failure("idx", root, ULL_ERROR_DATA,
                  "DIR/train-images-idx3-ubyte: has 1 dimensions; images need 3");
-  write_file(path_in(folder, images), "hello world", 11);
-  expect_failure("idx", folder, ULL_ERROR_DATA,
+  write_file(path_in(root, images), "hello world", 11);
+  expect_failure("idx", root, ULL_ERROR_DATA,
                  "DIR/train-images-idx3-ubyte: is not an IDX file: it begins with 68656c6c");
   write_idx_file(images, 3, (uint32_t[]){10, 2, 2}, 40, false);
-  expect_failure("idx", folder, ULL_ERROR_DATA,
+  expect_failure("idx", root, ULL_ERROR_DATA,
                  "DIR: has neither train-labels-idx1-ubyte nor train-labels-idx1-ubyte.gz");
   write_idx_file(labels, 1, (uint32_t[]){9}, 9, false);
-  expect_failure("idx", folder, ULL_ERROR_DATA, "DIR: 'image' has 10 samples and 'label' has 9");
+  expect_failure("idx", root, ULL_ERROR_DATA, "DIR: 'image' has 10 samples and 'label' has 9");
 }
 
 static void gzip_bombs_are_refused(void **state) {
@@ -353,13 +338,13 @@ static void gzip_bombs_are_refused(void **state) {
   uint64_t before = ull__alloc_count().peak_bytes;
   ull_source_options options = ull_source_options_default();
   ull_source *source;
-  assert_int_equal(ull_source_open(source_text("idx", folder), &options, &source), ULL_ERROR_DATA);
+  assert_int_equal(ull_source_open(source_text("idx", root), &options, &source), ULL_ERROR_DATA);
   assert_non_null(strstr(ull_error_last()->message, "compressed bytes can hold"));
   assert_true(ull__alloc_count().peak_bytes < before + (1 << 20));
   /* A million zeros behind a header that promises 40 bytes: nothing beyond 41 bytes is inflated. */
   write_idx_file("train-images-idx3-ubyte.gz", 3, (uint32_t[]){10, 2, 2}, 1000000, true);
   expect_failure(
-      "idx", folder, ULL_ERROR_DATA,
+      "idx", root, ULL_ERROR_DATA,
       "DIR/train-images-idx3-ubyte.gz: its header promises 40 bytes of 10 samples, but it has "
       "more than 40");
 }
@@ -377,15 +362,15 @@ static void texts_of_sources(void **state) {
   }
   expect_failure("npz", "/nonexistent/a.npz", ULL_ERROR_DATA,
                  "/nonexistent/a.npz: cannot be opened: No such file or directory");
-  expect_failure("npz", folder, ULL_ERROR_DATA, "DIR: is not a regular file");
-  expect_failure("npy", folder, ULL_ERROR_DATA, "DIR: holds no arrays");
+  expect_failure("npz", root, ULL_ERROR_DATA, "DIR: is not a regular file");
+  expect_failure("npy", root, ULL_ERROR_DATA, "DIR: holds no arrays");
 }
 
 static void labels_are_checked(void **state) {
   (void)state;
   int64_t minimum, maximum;
-  write_idx_pair(folder, "train", 50, 5, 7, 12, true);
-  ull_source *source = open_source("idx", folder, ULL_SPLIT_TRAIN);
+  write_idx_pair(root, "train", 50, 5, 7, 12, true);
+  ull_source *source = open_source("idx", root, ULL_SPLIT_TRAIN);
   assert_int_equal(ull_source_range(source, 1, &minimum, &maximum), ULL_OK);
   assert_true(minimum == 0 && maximum == 11);
   assert_int_equal(ull_source_check_range(source, 1, 0, 11), ULL_OK);
@@ -396,8 +381,8 @@ static void labels_are_checked(void **state) {
 
 static void arrays_are_chosen_for_inputs(void **state) {
   (void)state;
-  write_idx_pair(folder, "train", 10, 5, 7, 4, false);
-  ull_source *source = open_source("idx", folder, ULL_SPLIT_TRAIN);
+  write_idx_pair(root, "train", 10, 5, 7, 4, false);
+  ull_source *source = open_source("idx", root, ULL_SPLIT_TRAIN);
   size_t array = 9;
   assert_int_equal(ull_source_choose_array(source, "x", ULL_ARRAY_INPUT, NULL, &array), ULL_OK);
   assert_int_equal(array, 0);
@@ -415,14 +400,14 @@ static void arrays_are_chosen_for_inputs(void **state) {
 
 static void held_out_part_is_a_partition(void **state) {
   (void)state;
-  write_idx_pair(folder, "train", 100, 5, 7, 100, false);
+  write_idx_pair(root, "train", 100, 5, 7, 100, false);
   int seen[100] = {0}, in_order = 0, last = -1;
   ull_source_options options = ull_source_options_default();
   options.val_split = 0.13;
   for (int split = 0; split < 2; split++) {
     options.split = (ull_split)split;
     ull_source *source;
-    assert_int_equal(ull_source_open(source_text("idx", folder), &options, &source), ULL_OK);
+    assert_int_equal(ull_source_open(source_text("idx", root), &options, &source), ULL_OK);
     assert_int_equal(ull_source_sample_count(source), split == ULL_SPLIT_EVAL ? 13 : 87);
     for (uint64_t s = 0; s < ull_source_sample_count(source); s++) {
       uint8_t label;
@@ -437,9 +422,9 @@ static void held_out_part_is_a_partition(void **state) {
   assert_true(in_order < 20);
   ull_source *source;
   options.val_split = 1.5;
-  assert_int_equal(ull_source_open(source_text("idx", folder), &options, &source), ULL_ERROR_USAGE);
+  assert_int_equal(ull_source_open(source_text("idx", root), &options, &source), ULL_ERROR_USAGE);
   options.val_split = 0.001;
-  assert_int_equal(ull_source_open(source_text("idx", folder), &options, &source), ULL_ERROR_DATA);
+  assert_int_equal(ull_source_open(source_text("idx", root), &options, &source), ULL_ERROR_DATA);
 }
 
 static ull_source *open_synthetic(uint64_t seed) {
@@ -519,20 +504,20 @@ static void real_files(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(idx_plain_and_gzip, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(gzip_is_resident_and_limited, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(sources_give_everything_back, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(every_allocation_may_fail, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(npz_of_all_dtypes, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(npz_refusals, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(npz_counts_must_agree, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(npz_checksum_is_verified, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(idx_refusals, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(gzip_bombs_are_refused, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(texts_of_sources, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(labels_are_checked, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(arrays_are_chosen_for_inputs, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(held_out_part_is_a_partition, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(idx_plain_and_gzip, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(gzip_is_resident_and_limited, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(sources_give_everything_back, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(every_allocation_may_fail, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(npz_of_all_dtypes, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(npz_refusals, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(npz_counts_must_agree, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(npz_checksum_is_verified, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(idx_refusals, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(gzip_bombs_are_refused, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(texts_of_sources, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(labels_are_checked, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(arrays_are_chosen_for_inputs, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(held_out_part_is_a_partition, make_root, remove_root),
       cmocka_unit_test(synthetic_is_random_and_fixed),
       cmocka_unit_test(real_files),
   };

@@ -15,7 +15,6 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "support/data_files.h"
 #include "support/data_trees.h"
 #include "support/jpeg_files.h"
 #include "support/picture_folders.h"
@@ -23,22 +22,18 @@
 
 enum { PICTURES = 40, SIDE = 24, BATCH = 8 };
 
-static char root[600];
 static ull_source *source;
 
 static int set_up(void **state) {
-  (void)state;
-  snprintf(root, sizeof root, "%s", make_folder());
+  make_root(state);
   put_pictures(root, PICTURES);
   source = open_or_fail(root, ULL_SPLIT_TRAIN);
   return 0;
 }
 
 static int tear_down(void **state) {
-  (void)state;
   ull_source_close(source);
-  remove_tree(root);
-  return 0;
+  return remove_root(state);
 }
 
 /* Batches up to the failure, which must come within a second and come again. */

@@ -11,7 +11,6 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
-#include "support/data_files.h"
 #include "support/data_trees.h"
 #include "support/picture_folders.h"
 
@@ -23,18 +22,9 @@ enum { SANITIZED = 1 };
 enum { SANITIZED = 0 };
 #endif
 
-static char root[600];
-
 static int set_up(void **state) {
-  (void)state;
-  snprintf(root, sizeof root, "%s", make_folder());
+  make_root(state);
   put_pictures(root, PICTURES);
-  return 0;
-}
-
-static int tear_down(void **state) {
-  (void)state;
-  remove_tree(root);
   return 0;
 }
 
@@ -93,5 +83,5 @@ static void loaders_leave_nothing_behind(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(loaders_leave_nothing_behind)};
-  return cmocka_run_group_tests(tests, set_up, tear_down);
+  return cmocka_run_group_tests(tests, set_up, remove_root);
 }

@@ -11,14 +11,12 @@
 #include <cmocka.h>
 #include <zlib.h>
 
-#include "support/data_files.h"
 #include "support/data_trees.h"
 #include "support/picture_folders.h"
 #include "support/png_files.h"
 
 enum { PAIRS = 12, WIDTH = 60, HEIGHT = 90, PLAIN = 40 };
 
-static char root[600];
 static ull_source *source;
 
 /* Grey values 2 x + y + seed: neighbours differ by 2 at most. */
@@ -46,23 +44,21 @@ static void put_pair(int number, int width, int height) {
   char name[64];
   byte_buffer png = slope_png(width, height, number * 5);
   snprintf(name, sizeof name, "images/%02d.png", number);
-  put_bytes(root, name, png.bytes, png.count);
+  put_buffer(root, name, &png);
   snprintf(name, sizeof name, "masks/%02d.png", number);
-  put_bytes(root, name, png.bytes, png.count);
+  put_buffer(root, name, &png);
   free_buffer(&png);
 }
 
 static void set_up_pairs(int width, int height) {
-  snprintf(root, sizeof root, "%s", make_folder());
+  make_root(NULL);
   for (int i = 0; i < PAIRS; i++) put_pair(i, width, height);
   source = open_or_fail(root, ULL_SPLIT_TRAIN);
 }
 
 static int tear_down(void **state) {
-  (void)state;
   ull_source_close(source);
-  remove_tree(root);
-  return 0;
+  return remove_root(state);
 }
 
 /* Mask first: the picture leads whatever the order of bindings. */

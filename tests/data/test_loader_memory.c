@@ -12,7 +12,6 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
-#include "support/data_files.h"
 #include "support/data_trees.h"
 #include "support/jpeg_files.h"
 #include "support/picture_folders.h"
@@ -21,7 +20,6 @@ enum { SMALL = 30, SIDE = 32, GUARD = 64 };
 
 #define MIB ((uint64_t)1 << 20)
 
-static char root[600];
 static ull_source *source;
 
 static void put_large(const char *name, int width, int height, bool progressive) {
@@ -39,8 +37,7 @@ static void put_large(const char *name, int width, int height, bool progressive)
 
 /* Small ones, wide ones, and progressive ones that need 0.4, 3 and 12 MiB. */
 static int set_up(void **state) {
-  (void)state;
-  snprintf(root, sizeof root, "%s", make_folder());
+  make_root(state);
   put_pictures(root, SMALL);
   put_large("class0/wide.jpg", 9000, 64, false);
   put_large("class1/tall.jpg", 64, 9000, false);
@@ -52,10 +49,8 @@ static int set_up(void **state) {
 }
 
 static int tear_down(void **state) {
-  (void)state;
   ull_source_close(source);
-  remove_tree(root);
-  return 0;
+  return remove_root(state);
 }
 
 typedef struct guarded {

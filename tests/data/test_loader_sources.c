@@ -17,14 +17,13 @@
 enum { PICTURES = 37, SIDE = 24 };
 
 /* The files of the folder in the order in which it numbers them: class by class. */
-static void write_archive(const char *root, const char *path, int picture_count) {
+static void put_archive(const char *name, int picture_count) {
   byte_buffer tar = {0};
   for (int c = 0; c < FOLDER_CLASSES; c++) {
     for (int i = c; i < picture_count; i += FOLDER_CLASSES) {
-      char from[800], label[8];
+      char label[8];
       size_t bytes;
-      snprintf(from, sizeof from, "%s/%s", root, picture_name(i));
-      uint8_t *file = read_file(from, &bytes);
+      uint8_t *file = read_file(path_in(root, picture_name(i)), &bytes);
       append_member(&tar, picture_name(i), file, bytes);
       free(file);
       char name[64];
@@ -34,21 +33,17 @@ static void write_archive(const char *root, const char *path, int picture_count)
     }
   }
   append_end(&tar);
-  write_file(path, tar.bytes, tar.count);
+  put_buffer(root, name, &tar);
   free_buffer(&tar);
 }
 
 static void folder_and_archive_are_one_stream(void **state) {
   (void)state;
-  char root[600], path[700], text[720];
   uint32_t folder[2 * PICTURES], archive[2 * PICTURES];
-  snprintf(root, sizeof root, "%s", make_folder());
   put_pictures(root, PICTURES);
-  snprintf(path, sizeof path, "%s/all.tar", root);
-  write_archive(root, path, PICTURES);
-  snprintf(text, sizeof text, "tar:%s", path);
+  put_archive("all.tar", PICTURES);
   ull_source *sources[2] = {open_or_fail(root, ULL_SPLIT_TRAIN),
-                            open_or_fail(text, ULL_SPLIT_TRAIN)};
+                            open_or_fail(at_root("tar:", "all.tar"), ULL_SPLIT_TRAIN)};
   for (int workers = 0; workers < 8; workers += 3) {
     for (int s = 0; s < 2; s++) {
       ull_loader_options options = picture_options(sources[s], SIDE);
@@ -60,10 +55,9 @@ static void folder_and_archive_are_one_stream(void **state) {
     assert_memory_equal(folder, archive, sizeof folder);
   }
   for (int s = 0; s < 2; s++) ull_source_close(sources[s]);
-  remove_tree(root);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(folder_and_archive_are_one_stream)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return cmocka_run_group_tests(tests, make_root, remove_root);
 }

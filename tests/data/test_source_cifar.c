@@ -9,22 +9,7 @@
 
 #include <cmocka.h>
 
-#include "support/data_files.h"
 #include "support/data_trees.h"
-
-static const char *root;
-
-static int set_up(void **state) {
-  (void)state;
-  root = make_folder();
-  return 0;
-}
-
-static int tear_down(void **state) {
-  (void)state;
-  remove_tree(root);
-  return 0;
-}
 
 static uint8_t pixel(int sample, int at) {
   return (uint8_t)(sample * 31 + at * 7 + at / 1024);
@@ -38,7 +23,7 @@ static void put_batch(const char *name, int first, int count, int labels) {
     append_little(&buffer, (uint64_t)(s % 10), 1);
     for (int i = 0; i < 3072; i++) append_little(&buffer, pixel(s, i), 1);
   }
-  put_bytes(root, name, buffer.bytes, buffer.count);
+  put_buffer(root, name, &buffer);
   free_buffer(&buffer);
 }
 
@@ -117,9 +102,9 @@ static void refusals(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(ten_classes, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(hundred_classes, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(refusals, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(ten_classes, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(hundred_classes, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(refusals, make_root, remove_root),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,31 +14,7 @@
 #include "base/alloc.h"
 #include "base/philox.h"
 #include "data/table/csv.h"
-#include "support/data_files.h"
 #include "support/data_trees.h"
-
-static const char *root;
-
-static int set_up(void **state) {
-  (void)state;
-  root = make_folder();
-  collect_warnings();
-  return 0;
-}
-
-static int tear_down(void **state) {
-  (void)state;
-  remove_tree(root);
-  return 0;
-}
-
-static const char *sheet(const char *name, const char *options) {
-  static char texts[4][1200];
-  static unsigned next;
-  char *text = texts[next++ % 4];
-  snprintf(text, sizeof texts[0], "csv:%s/%s%s", root, name, options);
-  return text;
-}
 
 /* ---- the parser ---- */
 
@@ -151,7 +127,7 @@ static void paths_and_class_names(void **state) {
       root, "list.csv",
       "\xef\xbb\xbfid,Path,Label\r\n1,img/b.jpg,dog\r\n\r\n2,\"img/a b,c.png\",\"a \"\"cat\"\"\""
       "\r\n3,z.webp,dog\r\n4,gone.jpg,eel");
-  ull_source *source = open_or_fail(sheet("list.csv", ""), ULL_SPLIT_TRAIN);
+  ull_source *source = open_or_fail(at_root("csv:", "list.csv"), ULL_SPLIT_TRAIN);
   static const char *const names[] = {"img/b.jpg", "img/a b,c.png", "z.webp", "gone.jpg"};
   static const int labels[] = {1, 0, 1, 2};
   assert_int_equal(ull_source_sample_count(source), 4);
@@ -182,7 +158,7 @@ static void numbers_without_a_heading(void **state) {
   char text[1200];
   snprintf(text, sizeof text, "tsv:%s/list.tsv", root);
   for (int i = 0; i < 2; i++) {
-    ull_source *source = open_or_fail(i ? text : sheet("list.tsv", ""), ULL_SPLIT_EVAL);
+    ull_source *source = open_or_fail(i ? text : at_root("csv:", "list.tsv"), ULL_SPLIT_EVAL);
     assert_int_equal(ull_source_class_count(source), 0);
     assert_int_equal(label_of(source, 0), 7);
     assert_int_equal(label_of(source, 1), -3);
@@ -196,7 +172,7 @@ static void masks_and_chosen_columns(void **state) {
   put_named("i/1.jpg");
   put_named("m/1.png");
   put_file(root, "pairs.csv", "image;mask\ni/1.jpg;m/1.png\ni/1.jpg;\n");
-  ull_source *source = open_or_fail(sheet("pairs.csv", ""), ULL_SPLIT_TRAIN);
+  ull_source *source = open_or_fail(at_root("csv:", "pairs.csv"), ULL_SPLIT_TRAIN);
   assert_int_equal(ull_source_array_count(source), 2);
   assert_int_equal(ull_source_array(source, 1)->content, ULL_CONTENT_MASK);
   assert_string_equal(record_text(source, 0, 1), "m/1.png");
@@ -204,12 +180,12 @@ static void masks_and_chosen_columns(void **state) {
   assert_non_null(strstr(ull_error_last()->message, "row 2 has no mask"));
   ull_source_close(source);
   put_file(root, "odd.csv", "what,where,which\n5,i/1.jpg,x\n6,m/1.png,y\n");
-  source = open_or_fail(sheet("odd.csv", "?image=WHERE&label=1"), ULL_SPLIT_TRAIN);
+  source = open_or_fail(at_root("csv:", "odd.csv?image=WHERE&label=1"), ULL_SPLIT_TRAIN);
   assert_string_equal(record_text(source, 1, 0), "m/1.png");
   assert_int_equal(label_of(source, 1), 6);
   ull_source_close(source);
   put_file(root, "gaps.csv", "path,label\ni/1.jpg,3\nm/1.png,\n,4\n");
-  source = open_or_fail(sheet("gaps.csv", ""), ULL_SPLIT_TRAIN);
+  source = open_or_fail(at_root("csv:", "gaps.csv"), ULL_SPLIT_TRAIN);
   assert_int_equal(label_of(source, 0), 3);
   assert_int_equal(label_of(source, 1), -1000);
   assert_non_null(strstr(ull_error_last()->message, "row 2 has no label"));
@@ -233,11 +209,11 @@ static void long_lists(void **state) {
                            version ? "class " : "", i % 9, version, i);
       append_bytes(&file, line, (size_t)bytes);
     }
-    put_bytes(root, "long.csv", file.bytes, file.count);
+    put_buffer(root, "long.csv", &file);
     free_buffer(&file);
     nanosleep(&(struct timespec){.tv_nsec = 60000000}, NULL);
     for (int open = 0; open < 2; open++) {
-      ull_source *source = open_or_fail(sheet("long.csv", ""), ULL_SPLIT_TRAIN);
+      ull_source *source = open_or_fail(at_root("csv:", "long.csv"), ULL_SPLIT_TRAIN);
       assert_int_equal(ull_source_sample_count(source), ROWS);
       assert_int_equal(ull_source_class_count(source), version ? 9 : 0);
       assert_true(ull_source_resident_bytes(source) < 64 * 1024);
@@ -254,8 +230,10 @@ static void long_lists(void **state) {
 
 static void expect_refusal(const char *content, const char *options, ull_status status,
                            const char *message) {
+  char name[256];
+  snprintf(name, sizeof name, "x.csv%s", options);
   put_file(root, "x.csv", content);
-  assert_int_equal(open_status(sheet("x.csv", options), ULL_SPLIT_TRAIN), status);
+  assert_int_equal(open_status(at_root("csv:", name), ULL_SPLIT_TRAIN), status);
   if (strstr(ull_error_last()->message, message) == NULL)
     fail_msg("'%s' is not '%s'", ull_error_last()->message, message);
 }
@@ -278,7 +256,7 @@ static void refusals(void **state) {
   expect_refusal("\xff\xfe"
                  "a",
                  "", ULL_ERROR_UNSUPPORTED, "is UTF-16");
-  assert_int_equal(open_status(sheet("missing.csv", ""), ULL_SPLIT_TRAIN), ULL_ERROR_DATA);
+  assert_int_equal(open_status(at_root("csv:", "missing.csv"), ULL_SPLIT_TRAIN), ULL_ERROR_DATA);
 }
 
 static void damage_and_cuts_do_no_harm(void **state) {
@@ -298,7 +276,7 @@ static void damage_and_cuts_do_no_harm(void **state) {
       text[random.word[0] % bytes] = ",\"\n\r\t;?\0aj.0-"[random.word[1] % 14];
     put_bytes(root, "f.csv", text, bytes);
     ull_source *source;
-    if (ull_source_open(sheet("f.csv", ""), &options, &source) != ULL_OK) continue;
+    if (ull_source_open(at_root("csv:", "f.csv"), &options, &source) != ULL_OK) continue;
     opened++;
     uint8_t row[256];
     for (uint64_t s = 0; s < ull_source_sample_count(source); s++) {
@@ -326,7 +304,8 @@ static void memory_can_run_out_anywhere(void **state) {
     for (uint64_t n = 1; n < 60; n++) {
       ull_source *source;
       ull__alloc_fail_at(n);
-      ull_status status = ull_source_open(sheet(table ? "b.csv" : "a.csv", ""), &options, &source);
+      ull_status status =
+          ull_source_open(at_root("csv:", table ? "b.csv" : "a.csv"), &options, &source);
       ull__alloc_fail_at(0);
       assert_true(status == ULL_OK || status == ULL_ERROR_OUT_OF_MEMORY);
       refused += status != ULL_OK;
@@ -340,7 +319,7 @@ static void memory_can_run_out_anywhere(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_root, remove_root)
       TEST(any_cells_come_back),
       TEST(paths_and_class_names),
       TEST(numbers_without_a_heading),

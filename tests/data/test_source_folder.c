@@ -15,23 +15,7 @@
 
 #include "base/alloc.h"
 #include "data/source.h"
-#include "support/data_files.h"
 #include "support/data_trees.h"
-
-static const char *root;
-
-static int set_up(void **state) {
-  (void)state;
-  root = make_folder();
-  collect_warnings();
-  return 0;
-}
-
-static int tear_down(void **state) {
-  (void)state;
-  remove_tree(root);
-  return 0;
-}
 
 /* Each file holds its own name. */
 static void put_named(const char *name) {
@@ -385,7 +369,7 @@ static void memory_can_run_out_anywhere(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_root, remove_root)
       TEST(classes_in_order_of_bytes),
       TEST(empty_classes_count_and_are_said),
       TEST(pictures_without_classes),

@@ -16,24 +16,17 @@
 #include "base/alloc.h"
 #include "base/philox.h"
 #include "data/index_file.h"
-#include "support/data_files.h"
 #include "support/data_trees.h"
 
-static const char *root;
-
 static int set_up(void **state) {
-  (void)state;
-  root = make_folder();
+  make_root(state);
   setenv("XDG_CACHE_HOME", path_in(root, "cache"), 1);
-  collect_warnings();
   return 0;
 }
 
 static int tear_down(void **state) {
-  (void)state;
   chmod(path_in(root, "cache"), 0777);
-  remove_tree(root);
-  return 0;
+  return remove_root(state);
 }
 
 /* Without waiting for the disk, as file systems do when a file is cut and written again. */

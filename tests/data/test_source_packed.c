@@ -18,36 +18,8 @@
 #include "base/alloc.h"
 #include "base/philox.h"
 #include "data/source.h"
-#include "support/data_files.h"
 #include "support/data_trees.h"
 #include "support/tar_files.h"
-
-static const char *root;
-
-static int set_up(void **state) {
-  (void)state;
-  root = make_folder();
-  collect_warnings();
-  return 0;
-}
-
-static int tear_down(void **state) {
-  (void)state;
-  remove_tree(root);
-  return 0;
-}
-
-static const char *at_root(const char *scheme, const char *name) {
-  static char texts[4][1200];
-  static unsigned next;
-  char *text = texts[next++ % 4];
-  snprintf(text, sizeof texts[0], "%s%s/%s", scheme, root, name);
-  return text;
-}
-
-static void write_buffer(const char *name, const byte_buffer *buffer) {
-  put_bytes(root, name, buffer->bytes, buffer->count);
-}
 
 enum { SHARDS = 5, IN_SHARD = 60 };
 
@@ -59,7 +31,7 @@ static void write_packed(bool plain) {
     append_end(&tar);
     snprintf(name, sizeof name, "%s-%d.tar", plain ? "plain" : "packed", s);
     if (plain)
-      write_buffer(name, &tar);
+      put_buffer(root, name, &tar);
     else if (s % 2 == 0)
       write_gzip(path_in(root, name), tar.bytes, tar.count);
     else
@@ -348,7 +320,7 @@ static void shared_shards(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_root, remove_root)
       TEST(packed_shards_hold_the_same),      TEST(orders_are_permutations_by_window),
       TEST(threads_share_shards_and_windows), TEST(damaged_packed_shards),
       TEST(promises_take_no_memory),          TEST(kept_indexes),

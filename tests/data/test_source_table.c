@@ -14,31 +14,7 @@
 
 #include "base/philox.h"
 #include "data/table/table.h"
-#include "support/data_files.h"
 #include "support/data_trees.h"
-
-static const char *root;
-
-static int set_up(void **state) {
-  (void)state;
-  root = make_folder();
-  collect_warnings();
-  return 0;
-}
-
-static int tear_down(void **state) {
-  (void)state;
-  remove_tree(root);
-  return 0;
-}
-
-static const char *sheet(const char *name, const char *options) {
-  static char texts[4][1200];
-  static unsigned next;
-  char *text = texts[next++ % 4];
-  snprintf(text, sizeof texts[0], "csv:%s/%s%s", root, name, options);
-  return text;
-}
 
 static void expect_floats(const ull_source *source, uint64_t row, const char *array,
                           const float *wanted, size_t count) {
@@ -68,7 +44,7 @@ static void columns_by_what_they_hold(void **state) {
            ",\"Paris, or so\",1, -2.25 ,8\n"
            "nan,,1,?,9\n");
   ull_source *source =
-      open_or_fail(sheet("t.csv", "?categories=code,city&hash=1000"), ULL_SPLIT_TRAIN);
+      open_or_fail(at_root("csv:", "t.csv?categories=code,city&hash=1000"), ULL_SPLIT_TRAIN);
   assert_int_equal(ull_source_sample_count(source), 3);
   assert_int_equal(ull_source_array_count(source), 3);
   expect_floats(source, 0, "features", (const float[]){1, 1500}, 2);
@@ -92,8 +68,8 @@ static void columns_by_what_they_hold(void **state) {
 static void options_of_tables(void **state) {
   (void)state;
   put_file(root, "t.csv", "a,b,c,d\n1,,x,0.5\n-3,2,y,1.5\n");
-  ull_source *source =
-      open_or_fail(sheet("t.csv", "?target=d&missing=mask&log1p=yes&ignore=3"), ULL_SPLIT_TRAIN);
+  ull_source *source = open_or_fail(
+      at_root("csv:", "t.csv?target=d&missing=mask&log1p=yes&ignore=3"), ULL_SPLIT_TRAIN);
   assert_int_equal(ull_source_array_count(source), 3);
   expect_floats(source, 0, "features", (const float[]){(float)log1p(1), 0}, 2);
   expect_floats(source, 1, "features", (const float[]){-(float)log1p(3), (float)log1p(2)}, 2);
@@ -105,17 +81,17 @@ static void options_of_tables(void **state) {
   assert_true(missing[0] == 0 && missing[1] == 1);
   assert_int_equal(ull_source_array(source, 2)->role, ULL_ARRAY_TARGET);
   ull_source_close(source);
-  source = open_or_fail(sheet("t.csv", "?target=none"), ULL_SPLIT_TRAIN);
+  source = open_or_fail(at_root("csv:", "t.csv?target=none"), ULL_SPLIT_TRAIN);
   assert_int_equal(ull_source_find_array(source, "label"), -1);
   assert_int_equal(ull_source_array_count(source), 2);
   ull_source_close(source);
-  source = open_or_fail(sheet("t.csv", "?target=c"), ULL_SPLIT_TRAIN);
+  source = open_or_fail(at_root("csv:", "t.csv?target=c"), ULL_SPLIT_TRAIN);
   assert_int_equal(ull_source_class_count(source), 2);
   assert_string_equal(ull_source_class_name(source, 1, (char[16]){0}, 16), "y");
   assert_int_equal(label_of(source, 1), 1);
   ull_source_close(source);
   put_file(root, "n.csv", "5,1.5\n6,2.5\n");
-  source = open_or_fail(sheet("n.csv", ""), ULL_SPLIT_TRAIN);
+  source = open_or_fail(at_root("csv:", "n.csv"), ULL_SPLIT_TRAIN);
   assert_int_equal(ull_source_sample_count(source), 2);
   assert_int_equal(label_of(source, 1), 6);
   expect_floats(source, 1, "features", (const float[]){2.5f}, 1);
@@ -135,9 +111,9 @@ static void bad_rows_are_named(void **state) {
                            : snprintf(line, sizeof line, "%d,%d\n", i, 2 * i);
     append_bytes(&file, line, (size_t)bytes);
   }
-  put_bytes(root, "t.csv", file.bytes, file.count);
+  put_buffer(root, "t.csv", &file);
   free_buffer(&file);
-  ull_source *source = open_or_fail(sheet("t.csv", ""), ULL_SPLIT_TRAIN);
+  ull_source *source = open_or_fail(at_root("csv:", "t.csv"), ULL_SPLIT_TRAIN);
   assert_int_equal(ull_source_sample_count(source), 300);
   assert_non_null(strstr(warnings(), "2 rows have not 2 fields and cannot be used; the first is in "
                                      "line 42"));
@@ -178,7 +154,7 @@ static void write_table(void) {
                          (double)value_of(r, 1), (int)(r % 11));
     append_bytes(&file, line, (size_t)bytes);
   }
-  put_bytes(root, "big.csv", file.bytes, file.count);
+  put_buffer(root, "big.csv", &file);
   free_buffer(&file);
 }
 
@@ -215,8 +191,8 @@ static void *read_rows(void *argument) {
 static void any_row_from_any_thread(void **state) {
   (void)state;
   write_table();
-  ull_source *source = open_or_fail(sheet("big.csv", ""), ULL_SPLIT_TRAIN);
-  ull_source *other = open_or_fail(sheet("big.csv", "?ignore=id"), ULL_SPLIT_TRAIN);
+  ull_source *source = open_or_fail(at_root("csv:", "big.csv"), ULL_SPLIT_TRAIN);
+  ull_source *other = open_or_fail(at_root("csv:", "big.csv?ignore=id"), ULL_SPLIT_TRAIN);
   assert_int_equal(ull_source_sample_count(source), ROWS);
   assert_int_equal(wrong_rows(source, 0, ROWS), 0);
   /* Two tables in turn, so that where a thread was last is not where it is. */
@@ -249,7 +225,7 @@ static void kept_index(void **state) {
   nanosleep(&(struct timespec){.tv_nsec = 60000000}, NULL);
   uint64_t resident[2];
   for (int i = 0; i < 2; i++) {
-    ull_source *source = open_or_fail(sheet("big.csv", ""), ULL_SPLIT_TRAIN);
+    ull_source *source = open_or_fail(at_root("csv:", "big.csv"), ULL_SPLIT_TRAIN);
     resident[i] = ull_source_resident_bytes(source);
     assert_int_equal(wrong_rows(source, 9, 300), 0);
     ull_source_close(source);
@@ -264,7 +240,7 @@ static void kept_index(void **state) {
   memcpy(bytes + count - 3, "99", 2);
   write_file(path, bytes, count);
   free(bytes);
-  ull_source *source = open_or_fail(sheet("big.csv", ""), ULL_SPLIT_TRAIN);
+  ull_source *source = open_or_fail(at_root("csv:", "big.csv"), ULL_SPLIT_TRAIN);
   assert_int_equal(ull_source_class_count(source), 12);
   /* Cut while it is in use. */
   write_file(path, "id,x,word,y,label\n", 18);
@@ -353,7 +329,7 @@ static void criteo_rows(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_root, remove_root)
       TEST(columns_by_what_they_hold),
       TEST(options_of_tables),
       TEST(bad_rows_are_named),

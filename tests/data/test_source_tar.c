@@ -13,36 +13,8 @@
 
 #include "base/philox.h"
 #include "data/source.h"
-#include "support/data_files.h"
 #include "support/data_trees.h"
 #include "support/tar_files.h"
-
-static const char *root;
-
-static int set_up(void **state) {
-  (void)state;
-  root = make_folder();
-  collect_warnings();
-  return 0;
-}
-
-static int tear_down(void **state) {
-  (void)state;
-  remove_tree(root);
-  return 0;
-}
-
-static const char *at_root(const char *scheme, const char *name) {
-  static char texts[4][1200];
-  static unsigned next;
-  char *text = texts[next++ % 4];
-  snprintf(text, sizeof texts[0], "%s%s/%s", scheme, root, name);
-  return text;
-}
-
-static void write_buffer(const char *name, const byte_buffer *buffer) {
-  put_bytes(root, name, buffer->bytes, buffer->count);
-}
 
 static void system_tars_equal_the_folder(void **state) {
   (void)state;
@@ -108,7 +80,7 @@ static void fields_of_samples(void **state) {
   }
   append_text(&tar, "d/9.png", "lacks the rest");
   append_end(&tar);
-  write_buffer("a.tar", &tar);
+  put_buffer(root, "a.tar", &tar);
   ull_source *source = open_or_fail(at_root("tar:", "a.tar"), ULL_SPLIT_TRAIN);
   assert_int_equal(ull_source_sample_count(source), 4);
   static const char *const names[] = {"image", "left", "mask", "feat", "label"};
@@ -150,7 +122,7 @@ static void members_apart_find_each_other(void **state) {
     append_text(&tar, name, text);
   }
   append_end(&tar);
-  write_buffer("a.tar", &tar);
+  put_buffer(root, "a.tar", &tar);
   ull_source *source = open_or_fail(at_root("tar:", "a.tar"), ULL_SPLIT_TRAIN);
   expect_pictures(source, (const int[]){0, 1, 2, 3, 4}, 5);
   assert_non_null(strstr(warnings(), "5 members do not lie beside the rest"));
@@ -170,7 +142,7 @@ static void patterns_name_shards(void **state) {
     append_samples(&tar, 2 * s, 2, true);
     append_end(&tar);
     snprintf(name, sizeof name, "shard-%03d.tar", s);
-    write_buffer(name, &tar);
+    put_buffer(root, name, &tar);
     free_buffer(&tar);
     numbers[2 * s] = 2 * s;
     numbers[2 * s + 1] = 2 * s + 1;
@@ -243,7 +215,7 @@ static void flipped_bytes_do_no_harm(void **state) {
     uint8_t before = tar.bytes[at];
     tar.bytes[at] = (uint8_t)(random.word[3] >> 8);
     if (i % 3 == 0) seal(tar.bytes + at / 512 * 512);
-    put_bytes(root, "a.tar", tar.bytes, tar.count);
+    put_buffer(root, "a.tar", &tar);
     read_all(at_root("tar:", "a.tar"), false);
     if (i % 3 != 0) tar.bytes[at] = before;
     if (i % 3 == 0) {
@@ -285,10 +257,10 @@ static void shards_that_change_are_noticed(void **state) {
   byte_buffer tar = {0};
   append_samples(&tar, 0, 3, true);
   append_end(&tar);
-  write_buffer("a.tar", &tar);
+  put_buffer(root, "a.tar", &tar);
   ull_source *source = open_or_fail(at_root("tar:", "a.tar"), ULL_SPLIT_TRAIN);
   append_end(&tar);
-  write_buffer("a.tar", &tar);
+  put_buffer(root, "a.tar", &tar);
   assert_null(record_text(source, 0, 0));
   assert_int_equal(ull_error_last()->status, ULL_ERROR_DATA);
   assert_non_null(strstr(ull_error_last()->message, "has changed since it was opened"));
@@ -304,7 +276,7 @@ static void refusals_name_what_there_is(void **state) {
   append_text(&tar, "0.ten", "x");
   append_text(&tar, "1.ten", "x");
   append_end(&tar);
-  write_buffer("a.tar", &tar);
+  put_buffer(root, "a.tar", &tar);
   assert_int_equal(open_status(at_root("tar:", "a.tar"), ULL_SPLIT_TRAIN), ULL_ERROR_DATA);
   assert_non_null(strstr(ull_error_last()->message, "holds no field that is read, such as ten"));
   free_buffer(&tar);
@@ -315,7 +287,7 @@ static void refusals_name_what_there_is(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_root, remove_root)
       TEST(system_tars_equal_the_folder),
       TEST(fields_of_samples),
       TEST(members_apart_find_each_other),

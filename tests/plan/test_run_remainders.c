@@ -136,6 +136,6 @@ int main(void) {
   write_tokens("train.npz", SAMPLES);
   write_tokens("val.npz", EVALUATED);
   int failures = cmocka_run_group_tests(tests, NULL, NULL);
-  remove_folder(folder);
+  remove_tree(folder);
   return failures;
 }

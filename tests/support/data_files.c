@@ -1,6 +1,6 @@
 #include "support/data_files.h"
 
-#include <dirent.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,15 +22,15 @@ const char *make_folder(void) {
   return path;
 }
 
-void remove_folder(const char *folder) {
-  DIR *directory = opendir(folder);
-  if (directory == NULL) return;
-  for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
-    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-    remove(path_in(folder, entry->d_name));
-  }
-  closedir(directory);
-  rmdir(folder);
+static int remove_entry(const char *path, const struct stat *about, int flag, struct FTW *at) {
+  (void)about;
+  (void)flag;
+  (void)at;
+  return remove(path);
+}
+
+void remove_tree(const char *folder) {
+  nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 const char *path_in(const char *folder, const char *name) {

@@ -10,8 +10,8 @@
 /* A fresh folder under $TMPDIR or /tmp; its path is kept in a static buffer. */
 const char *make_folder(void);
 
-/* With everything in it (files and empty folders). */
-void remove_folder(const char *folder);
+/* Everything below, and the folder. Links are removed, not followed. */
+void remove_tree(const char *folder);
 
 /* folder/name in one of eight rotating static buffers. */
 const char *path_in(const char *folder, const char *name);

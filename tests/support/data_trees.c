@@ -1,7 +1,6 @@
 #include "support/data_trees.h"
 
 #include <dirent.h>
-#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,8 +12,30 @@
 #include <cmocka.h>
 
 #include "data/source.h"
-#include "support/data_files.h"
 #include "ullage/log.h"
+
+const char *root;
+
+int make_root(void **state) {
+  (void)state;
+  root = make_folder();
+  collect_warnings();
+  return 0;
+}
+
+int remove_root(void **state) {
+  (void)state;
+  remove_tree(root);
+  return 0;
+}
+
+const char *at_root(const char *scheme, const char *name) {
+  static char texts[4][1200];
+  static unsigned next;
+  char *text = texts[next++ % 4];
+  snprintf(text, sizeof texts[0], "%s%s/%s", scheme, root, name);
+  return text;
+}
 
 static void make_above(char *path) {
   for (char *c = path + 1; *c != '\0'; c++) {
@@ -33,6 +54,10 @@ void put_bytes(const char *root, const char *name, const void *bytes, size_t cou
   write_file(path, bytes, count);
 }
 
+void put_buffer(const char *root, const char *name, const byte_buffer *buffer) {
+  put_bytes(root, name, buffer->bytes, buffer->count);
+}
+
 void put_file(const char *root, const char *name, const char *text) {
   put_bytes(root, name, text, strlen(text));
 }
@@ -41,17 +66,6 @@ void put_folder(const char *root, const char *name) {
   char path[4096];
   snprintf(path, sizeof path, "%s/%s/", root, name);
   make_above(path);
-}
-
-static int remove_entry(const char *path, const struct stat *about, int flag, struct FTW *at) {
-  (void)about;
-  (void)flag;
-  (void)at;
-  return remove(path);
-}
-
-void remove_tree(const char *root) {
-  nftw(root, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 ull_source *open_or_fail(const char *text, ull_split split) {

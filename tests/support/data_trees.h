@@ -2,15 +2,23 @@
 #ifndef TESTS_SUPPORT_DATA_TREES_H
 #define TESTS_SUPPORT_DATA_TREES_H
 
+#include "support/data_files.h"
 #include "ullage/data.h"
+
+/* The folder of a test, or of a group of tests: set up empty, with warnings collected, and taken
+ * down with all that is in it. */
+extern const char *root;
+int make_root(void **state);
+int remove_root(void **state);
+
+/* "tar:" and "a.tar?window=64KiB" to tar:ROOT/a.tar?window=64KiB, in one of four static buffers. */
+const char *at_root(const char *scheme, const char *name);
 
 /* root/name with the folders above it; the file holds `text`. */
 void put_file(const char *root, const char *name, const char *text);
 void put_bytes(const char *root, const char *name, const void *bytes, size_t count);
+void put_buffer(const char *root, const char *name, const byte_buffer *buffer);
 void put_folder(const char *root, const char *name);
-
-/* Everything below, and the folder. Links are removed, not followed. */
-void remove_tree(const char *root);
 
 /* Opens or ends the test with the message. */
 ull_source *open_or_fail(const char *text, ull_split split);

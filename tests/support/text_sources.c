@@ -147,6 +147,6 @@ int tear_down_texts(void **state) {
   rmdir(path);
   rmdir(text_cache);
   ull__free(path);
-  remove_folder(text_folder);
+  remove_tree(text_folder);
   return 0;
 }

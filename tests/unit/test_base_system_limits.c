@@ -12,23 +12,11 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
-#include "base/file.h"
 #include "base/system_limits.h"
+#include "support/data_trees.h"
 
 #define GIB (1ull << 30)
 #define MIB (1ull << 20)
-
-static char root[64];
-
-static void put(const char *path, const char *text) {
-  char *full = ull__format("%s%s", root, path);
-  char *slash = strrchr(full, '/');
-  *slash = '\0';
-  assert_int_equal(ull__make_folders(full), ULL_OK);
-  *slash = '/';
-  assert_int_equal(ull__file_write_atomic(full, text, strlen(text)), ULL_OK);
-  ull__free(full);
-}
 
 static void put_machine(const char *cores) {
   char status[256];
@@ -37,21 +25,9 @@ static void put_machine(const char *cores) {
       "Name:\tx\nVmSize:\t  1048576 kB\nVmHWM:\t 2048 kB\nVmRSS:\t 1024 kB\nRssAnon:\t 512 kB\n"
       "VmData:\t  524288 kB\nCpus_allowed_list:\t%s\n",
       cores);
-  put("/proc/meminfo", "MemTotal:       16777216 kB\nMemFree: 1 kB\nMemAvailable:   12582912 kB\n");
-  put("/proc/self/status", status);
-}
-
-static int make_root(void **state) {
-  (void)state;
-  strcpy(root, "/tmp/ullage-root-XXXXXX");
-  return mkdtemp(root) == NULL;
-}
-
-static int remove_root(void **state) {
-  (void)state;
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf '%s'", root);
-  return system(command);
+  put_file(root, "/proc/meminfo",
+           "MemTotal:       16777216 kB\nMemFree: 1 kB\nMemAvailable:   12582912 kB\n");
+  put_file(root, "/proc/self/status", status);
 }
 
 static ull__system_limits read_limits(void) {
@@ -79,7 +55,7 @@ static void a_machine_without_meminfo_is_an_error(void **state) {
   (void)state;
   ull__system_limits limits;
   assert_int_equal(ull__system_limits_read(root, &limits), ULL_ERROR_IO);
-  put("/proc/meminfo", "MemTotal: 1 kB\n");
+  put_file(root, "/proc/meminfo", "MemTotal: 1 kB\n");
   assert_int_equal(ull__system_limits_read(root, &limits), ULL_ERROR_IO);
 }
 
@@ -88,17 +64,17 @@ static void a_machine_without_meminfo_is_an_error(void **state) {
 static void every_cgroup_above_us_binds(void **state) {
   (void)state;
   put_machine("0-3");
-  put("/proc/self/cgroup", "0::/user/slice/job\n");
-  put("/proc/self/mountinfo",
-      "24 30 0:22 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n");
-  put("/sys/fs/cgroup/user/slice/job/memory.max", "max\n");
-  put("/sys/fs/cgroup/user/slice/job/cpu.max", "max 100000\n");
-  put("/sys/fs/cgroup/user/slice/memory.max", "8589934592\n");
-  put("/sys/fs/cgroup/user/slice/memory.current", "1073741824\n");
-  put("/sys/fs/cgroup/user/memory.max", "4294967296\n");
-  put("/sys/fs/cgroup/user/memory.current", "3221225472\n");
-  put("/sys/fs/cgroup/user/memory.stat", "anon 5\nfile 7\ninactive_file 1073741824\n");
-  put("/sys/fs/cgroup/user/cpu.max", "250000 100000\n");
+  put_file(root, "/proc/self/cgroup", "0::/user/slice/job\n");
+  put_file(root, "/proc/self/mountinfo",
+           "24 30 0:22 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n");
+  put_file(root, "/sys/fs/cgroup/user/slice/job/memory.max", "max\n");
+  put_file(root, "/sys/fs/cgroup/user/slice/job/cpu.max", "max 100000\n");
+  put_file(root, "/sys/fs/cgroup/user/slice/memory.max", "8589934592\n");
+  put_file(root, "/sys/fs/cgroup/user/slice/memory.current", "1073741824\n");
+  put_file(root, "/sys/fs/cgroup/user/memory.max", "4294967296\n");
+  put_file(root, "/sys/fs/cgroup/user/memory.current", "3221225472\n");
+  put_file(root, "/sys/fs/cgroup/user/memory.stat", "anon 5\nfile 7\ninactive_file 1073741824\n");
+  put_file(root, "/sys/fs/cgroup/user/cpu.max", "250000 100000\n");
   ull__system_limits limits = read_limits();
   assert_int_equal(limits.usable_bytes, 2 * GIB);
   assert_string_equal(limits.parts[limits.least_part].name, "/sys/fs/cgroup/user/memory.max");
@@ -111,18 +87,19 @@ static void every_cgroup_above_us_binds(void **state) {
 static void version_one_is_read_by_controller(void **state) {
   (void)state;
   put_machine("0-11");
-  put("/proc/self/cgroup", "9:name=systemd:/\n4:memory:/a/b\n2:cpu,cpuacct:/a\n0::/\n");
-  put("/proc/self/mountinfo",
-      "31 25 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
-      "32 25 0:28 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n");
-  put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
-  put("/sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "1073741824\n");
-  put("/sys/fs/cgroup/memory/a/b/memory.usage_in_bytes", "536870912\n");
-  put("/sys/fs/cgroup/memory/a/b/memory.stat", "cache 1\ntotal_inactive_file 268435456\n");
-  put("/sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_quota_us", "400000\n");
-  put("/sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_period_us", "100000\n");
-  put("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "-1\n");
-  put("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n");
+  put_file(root, "/proc/self/cgroup", "9:name=systemd:/\n4:memory:/a/b\n2:cpu,cpuacct:/a\n0::/\n");
+  put_file(root, "/proc/self/mountinfo",
+           "31 25 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+           "32 25 0:28 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n");
+  put_file(root, "/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  put_file(root, "/sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "1073741824\n");
+  put_file(root, "/sys/fs/cgroup/memory/a/b/memory.usage_in_bytes", "536870912\n");
+  put_file(root, "/sys/fs/cgroup/memory/a/b/memory.stat",
+           "cache 1\ntotal_inactive_file 268435456\n");
+  put_file(root, "/sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_quota_us", "400000\n");
+  put_file(root, "/sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_period_us", "100000\n");
+  put_file(root, "/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "-1\n");
+  put_file(root, "/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n");
   ull__system_limits limits = read_limits();
   assert_int_equal(limits.usable_bytes, 768 * MIB);
   assert_int_equal(limits.part_count, 2);
@@ -134,11 +111,11 @@ static void version_one_is_read_by_controller(void **state) {
 static void a_container_sees_its_own_part(void **state) {
   (void)state;
   put_machine("0-11");
-  put("/proc/self/cgroup", "4:memory:/docker/abc\n");
-  put("/proc/self/mountinfo",
-      "31 25 0:27 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n");
-  put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "2147483648\n");
-  put("/sys/fs/cgroup/memory/memory.usage_in_bytes", "0\n");
+  put_file(root, "/proc/self/cgroup", "4:memory:/docker/abc\n");
+  put_file(root, "/proc/self/mountinfo",
+           "31 25 0:27 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n");
+  put_file(root, "/sys/fs/cgroup/memory/memory.limit_in_bytes", "2147483648\n");
+  put_file(root, "/sys/fs/cgroup/memory/memory.usage_in_bytes", "0\n");
   ull__system_limits limits = read_limits();
   assert_int_equal(limits.usable_bytes, 2 * GIB);
 }
@@ -146,11 +123,11 @@ static void a_container_sees_its_own_part(void **state) {
 static void a_path_that_is_not_mounted_means_the_mount(void **state) {
   (void)state;
   put_machine("0");
-  put("/proc/self/cgroup", "0::/../../elsewhere\n");
-  put("/proc/self/mountinfo", "24 30 0:22 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
-  put("/sys/fs/cgroup/memory.max", "1073741824\n");
-  put("/sys/fs/cgroup/memory.current", "2147483648\n");
-  put("/sys/fs/cgroup/cpu.max", "50000 100000\n");
+  put_file(root, "/proc/self/cgroup", "0::/../../elsewhere\n");
+  put_file(root, "/proc/self/mountinfo", "24 30 0:22 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+  put_file(root, "/sys/fs/cgroup/memory.max", "1073741824\n");
+  put_file(root, "/sys/fs/cgroup/memory.current", "2147483648\n");
+  put_file(root, "/sys/fs/cgroup/cpu.max", "50000 100000\n");
   ull__system_limits limits = read_limits();
   assert_int_equal(limits.usable_bytes, 0);
   assert_int_equal(limits.usable_cores, 1);
@@ -160,10 +137,10 @@ static void a_path_that_is_not_mounted_means_the_mount(void **state) {
 static void rlimits_leave_what_is_not_used(void **state) {
   (void)state;
   put_machine("0-1");
-  put("/proc/self/limits",
-      "Limit                     Soft Limit           Hard Limit           Units     \n"
-      "Max data size             1073741824           unlimited            bytes     \n"
-      "Max address space         8589934592           unlimited            bytes     \n");
+  put_file(root, "/proc/self/limits",
+           "Limit                     Soft Limit           Hard Limit           Units     \n"
+           "Max data size             1073741824           unlimited            bytes     \n"
+           "Max address space         8589934592           unlimited            bytes     \n");
   ull__system_limits limits = read_limits();
   assert_int_equal(limits.part_count, 3);
   assert_int_equal(limits.usable_bytes, 512 * MIB);
@@ -175,10 +152,11 @@ static void rlimits_leave_what_is_not_used(void **state) {
 static void nonsense_is_passed_over(void **state) {
   (void)state;
   put_machine("x");
-  put("/proc/self/cgroup", "garbage\n:::\n0::\n4:memory\n");
-  put("/proc/self/mountinfo", "1 2 3\n - cgroup2\n24 30 0:22 / /sys/fs/cgroup rw - cgroup2\n");
-  put("/sys/fs/cgroup/memory.max", "-5\n");
-  put("/proc/self/limits", "Max address space unlimited unlimited bytes\n");
+  put_file(root, "/proc/self/cgroup", "garbage\n:::\n0::\n4:memory\n");
+  put_file(root, "/proc/self/mountinfo",
+           "1 2 3\n - cgroup2\n24 30 0:22 / /sys/fs/cgroup rw - cgroup2\n");
+  put_file(root, "/sys/fs/cgroup/memory.max", "-5\n");
+  put_file(root, "/proc/self/limits", "Max address space unlimited unlimited bytes\n");
   ull__system_limits limits = read_limits();
   assert_int_equal(limits.part_count, 1);
   assert_int_equal(limits.usable_cores, 1);

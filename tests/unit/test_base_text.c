@@ -19,26 +19,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/sha256.h"
-
-static char folder[] = "/tmp/ullage-test-XXXXXX";
-
-static int make_folder(void **state) {
-  (void)state;
-  return mkdtemp(folder) == NULL;
-}
-
-static int remove_folder(void **state) {
-  (void)state;
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf '%s'", folder);
-  return system(command);
-}
-
-static char *in_folder(const char *name) {
-  static char path[256];
-  snprintf(path, sizeof path, "%s/%s", folder, name);
-  return path;
-}
+#include "support/data_trees.h"
 
 static void sizes_are_read_exactly(void **state) {
   (void)state;
@@ -184,16 +165,16 @@ static void files_are_replaced_whole(void **state) {
   (void)state;
   char *data;
   size_t bytes;
-  assert_int_equal(ull__make_folders(in_folder("a/b//c/")), ULL_OK);
-  assert_int_equal(ull__make_folders(in_folder("a/b/c")), ULL_OK);
-  assert_int_equal(ull__file_write_atomic(in_folder("a/b/c/f"), "one", 3), ULL_OK);
-  assert_int_equal(ull__file_write_atomic(in_folder("a/b/c/f"), "second", 6), ULL_OK);
-  assert_int_equal(ull__file_read(in_folder("a/b/c/f"), 6, &data, &bytes), ULL_OK);
+  assert_int_equal(ull__make_folders(path_in(root, "a/b//c/")), ULL_OK);
+  assert_int_equal(ull__make_folders(path_in(root, "a/b/c")), ULL_OK);
+  assert_int_equal(ull__file_write_atomic(path_in(root, "a/b/c/f"), "one", 3), ULL_OK);
+  assert_int_equal(ull__file_write_atomic(path_in(root, "a/b/c/f"), "second", 6), ULL_OK);
+  assert_int_equal(ull__file_read(path_in(root, "a/b/c/f"), 6, &data, &bytes), ULL_OK);
   assert_int_equal(bytes, 6);
   assert_string_equal(data, "second");
   ull__free(data);
-  assert_true(ull__file_exists(in_folder("a/b/c/f")));
-  assert_int_equal(ull__file_read(in_folder("a/b/c/f"), 5, &data, &bytes), ULL_ERROR_IO);
+  assert_true(ull__file_exists(path_in(root, "a/b/c/f")));
+  assert_int_equal(ull__file_read(path_in(root, "a/b/c/f"), 5, &data, &bytes), ULL_ERROR_IO);
   assert_int_equal(ull_error_last()->wanted_bytes, 6);
   assert_int_equal(ull__file_read("/proc/self/status", 1 << 20, &data, &bytes), ULL_OK);
   assert_true(bytes > 100);
@@ -205,13 +186,13 @@ static void what_is_no_file_is_refused_by_name(void **state) {
   (void)state;
   char *data;
   size_t bytes;
-  assert_int_equal(ull__file_read(in_folder("absent"), 10, &data, &bytes), ULL_ERROR_IO);
+  assert_int_equal(ull__file_read(path_in(root, "absent"), 10, &data, &bytes), ULL_ERROR_IO);
   assert_non_null(strstr(ull_error_last()->message, "absent: No such file"));
-  assert_int_equal(ull__file_read(folder, 10, &data, &bytes), ULL_ERROR_IO);
-  assert_int_equal(mkfifo(in_folder("pipe"), 0600), 0);
-  assert_int_equal(ull__file_read(in_folder("pipe"), 10, &data, &bytes), ULL_ERROR_IO);
-  assert_int_equal(ull__file_write_atomic(in_folder("no/such/f"), "x", 1), ULL_ERROR_IO);
-  assert_int_equal(ull__file_write_atomic(folder, "x", 1), ULL_ERROR_IO);
+  assert_int_equal(ull__file_read(root, 10, &data, &bytes), ULL_ERROR_IO);
+  assert_int_equal(mkfifo(path_in(root, "pipe"), 0600), 0);
+  assert_int_equal(ull__file_read(path_in(root, "pipe"), 10, &data, &bytes), ULL_ERROR_IO);
+  assert_int_equal(ull__file_write_atomic(path_in(root, "no/such/f"), "x", 1), ULL_ERROR_IO);
+  assert_int_equal(ull__file_write_atomic(root, "x", 1), ULL_ERROR_IO);
   assert_int_equal(ull__make_folders("/dev/null/x"), ULL_ERROR_IO);
   assert_int_equal(ull__make_folders(""), ULL_ERROR_IO);
 }
@@ -287,5 +268,5 @@ int main(void) {
       cmocka_unit_test(messages_go_to_the_callback),
       cmocka_unit_test(clocks_go_forward),
   };
-  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+  return cmocka_run_group_tests(tests, make_root, remove_root);
 }

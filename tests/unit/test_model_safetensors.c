@@ -16,40 +16,13 @@
 #include "model/half.h"
 #include "model/safetensors/safetensors.h"
 #include "model/weights_hash.h"
-
-static char folder[64];
-
-static int make_folder(void **state) {
-  (void)state;
-  strcpy(folder, "/tmp/ullage_safetensors_XXXXXX");
-  return mkdtemp(folder) == NULL;
-}
-
-static int remove_folder(void **state) {
-  char command[128];
-  (void)state;
-  snprintf(command, sizeof command, "rm -rf %s", folder);
-  return system(command);
-}
-
-static const char *at(const char *name) {
-  static char path[128];
-  snprintf(path, sizeof path, "%s/%s", folder, name);
-  return path;
-}
+#include "support/data_trees.h"
 
 static char *data_path(const char *name) {
   static char path[512];
   if (getenv("ULLAGE_SOURCE_DIR") == NULL) skip();
   snprintf(path, sizeof path, "%s/tests/data/%s", getenv("ULLAGE_SOURCE_DIR"), name);
   return path;
-}
-
-static void write_file(const char *path, const void *bytes, size_t size) {
-  FILE *file = fopen(path, "wb");
-  assert_non_null(file);
-  assert_int_equal(fwrite(bytes, 1, size, file), size);
-  fclose(file);
 }
 
 /* A file of a header text and `data_bytes` bytes of data: 0, 1, 2, ... */
@@ -118,7 +91,8 @@ static void test_writes_what_python_writes(void **state) {
     const ull__tensor_entry *entry = ull__safetensors_at(file, (i * 11) % count);
     plans[i] = (ull__tensor_plan){entry->name, entry->dtype, entry->shape};
   }
-  assert_int_equal(ull__safetensors_create(at("again"), plans, count, NULL, 0, &writer), ULL_OK);
+  assert_int_equal(ull__safetensors_create(path_in(root, "again"), plans, count, NULL, 0, &writer),
+                   ULL_OK);
   for (uint32_t i = 0; i < count; i++) {
     const ull__tensor_entry *entry = ull__safetensors_find(file, plans[i].name);
     void *bytes = malloc(entry->size_bytes);
@@ -129,7 +103,7 @@ static void test_writes_what_python_writes(void **state) {
   assert_int_equal(ull__safetensors_finish(writer), ULL_OK);
   ull__safetensors_close(file);
   assert_int_equal(ull__file_read(path, 1 << 24, &old_bytes, &old_size), ULL_OK);
-  assert_int_equal(ull__file_read(at("again"), 1 << 24, &new_bytes, &new_size), ULL_OK);
+  assert_int_equal(ull__file_read(path_in(root, "again"), 1 << 24, &new_bytes, &new_size), ULL_OK);
   assert_int_equal(old_size, new_size);
   assert_memory_equal(old_bytes, new_bytes, old_size);
   ull__free(old_bytes);
@@ -154,14 +128,15 @@ static void test_round_trip_of_every_type(void **state) {
   plans[6].shape = ull__shape_of(0, NULL);
   plans[7].shape.dims[1] = ull__dim_of(0);
   assert_int_equal(
-      ull__safetensors_create(at("types"), plans, ULL_DTYPE_COUNT, metadata, 2, &writer), ULL_OK);
+      ull__safetensors_create(path_in(root, "types"), plans, ULL_DTYPE_COUNT, metadata, 2, &writer),
+      ULL_OK);
   for (int d = ULL_DTYPE_COUNT - 1; d >= 0; d--) {
     uint64_t size = 0;
     assert_int_equal(ull__shape_bytes(&plans[d].shape, plans[d].dtype, &size), ULL_OK);
     assert_int_equal(ull__safetensors_write(writer, names[d], bytes, size), ULL_OK);
   }
   assert_int_equal(ull__safetensors_finish(writer), ULL_OK);
-  assert_int_equal(ull__safetensors_open(at("types"), &file), ULL_OK);
+  assert_int_equal(ull__safetensors_open(path_in(root, "types"), &file), ULL_OK);
   assert_string_equal(ull__safetensors_metadata(file, "step"), "30");
   assert_null(ull__safetensors_metadata(file, "none"));
   for (int d = 0; d < ULL_DTYPE_COUNT; d++) {
@@ -186,13 +161,13 @@ static void test_every_truncation_is_refused(void **state) {
   assert_int_equal(ull__file_read(data_path("resnet_weights.safetensors"), 1 << 24, &bytes, &size),
                    ULL_OK);
   for (size_t cut = 0; cut < size; cut += cut < 4096 ? 1 : 211, checked++) {
-    write_file(at("cut"), bytes, cut);
-    const ull_status status = open_file(at("cut"));
+    write_file(path_in(root, "cut"), bytes, cut);
+    const ull_status status = open_file(path_in(root, "cut"));
     if (status != ULL_ERROR_DATA) fail_msg("%zu bytes: %s", cut, ull_status_name(status));
-    assert_non_null(strstr(ull_error_last()->message, at("cut")));
+    assert_non_null(strstr(ull_error_last()->message, path_in(root, "cut")));
   }
-  write_file(at("cut"), bytes, size - 1);
-  assert_int_equal(open_file(at("cut")), ULL_ERROR_DATA);
+  write_file(path_in(root, "cut"), bytes, size - 1);
+  assert_int_equal(open_file(path_in(root, "cut")), ULL_ERROR_DATA);
   assert_non_null(strstr(ull_error_last()->message, "is cut off"));
   print_message("%zu truncations refused\n", checked);
   ull__free(bytes);
@@ -209,8 +184,8 @@ static void test_changed_bytes_do_no_harm(void **state) {
   for (size_t i = 0; i < 8 + 2560; i += i < 300 ? 1 : 7) {
     const char old = bytes[i];
     bytes[i] = (char)values[i % sizeof values];
-    write_file(at("changed"), bytes, size);
-    refused += open_file(at("changed")) != ULL_OK;
+    write_file(path_in(root, "changed"), bytes, size);
+    refused += open_file(path_in(root, "changed")) != ULL_OK;
     changed++;
     bytes[i] = old;
   }
@@ -278,8 +253,8 @@ static void test_hostile_headers(void **state) {
   (void)state;
   for (size_t i = 0; i < sizeof hostiles / sizeof *hostiles; i++) {
     const hostile *h = &hostiles[i];
-    write_parts(at("hostile"), h->header, h->data_bytes);
-    const ull_status status = open_file(at("hostile"));
+    write_parts(path_in(root, "hostile"), h->header, h->data_bytes);
+    const ull_status status = open_file(path_in(root, "hostile"));
     const char *message = ull_error_last()->message;
     const bool is_expected = h->message == NULL
                                  ? status == ULL_OK
@@ -289,8 +264,8 @@ static void test_hostile_headers(void **state) {
 }
 
 static void check_start(const char *bytes, size_t size, const char *message) {
-  write_file(at("start"), bytes, size);
-  assert_int_equal(open_file(at("start")), ULL_ERROR_DATA);
+  write_file(path_in(root, "start"), bytes, size);
+  assert_int_equal(open_file(path_in(root, "start")), ULL_ERROR_DATA);
   if (strstr(ull_error_last()->message, message) == NULL) fail_msg("%s", ull_error_last()->message);
 }
 
@@ -312,27 +287,28 @@ static void test_deep_json_is_refused(void **state) {
   char *header = calloc(1, DEPTH + 16);
   strcpy(header, "{\"a\":");
   memset(header + 5, '[', DEPTH);
-  write_parts(at("deep"), header, 0);
+  write_parts(path_in(root, "deep"), header, 0);
   free(header);
-  assert_int_equal(open_file(at("deep")), ULL_ERROR_DATA);
+  assert_int_equal(open_file(path_in(root, "deep")), ULL_ERROR_DATA);
 }
 
 static void test_files_that_cannot_be_read(void **state) {
   (void)state;
-  assert_int_equal(open_file(at("absent")), ULL_ERROR_IO);
-  assert_non_null(strstr(ull_error_last()->message, at("absent")));
-  assert_int_equal(open_file(folder), ULL_ERROR_IO);
-  assert_int_equal(mkfifo(at("pipe"), 0600), 0);
-  assert_int_equal(open_file(at("pipe")), ULL_ERROR_IO); /* and does not wait for a writer */
+  assert_int_equal(open_file(path_in(root, "absent")), ULL_ERROR_IO);
+  assert_non_null(strstr(ull_error_last()->message, path_in(root, "absent")));
+  assert_int_equal(open_file(root), ULL_ERROR_IO);
+  assert_int_equal(mkfifo(path_in(root, "pipe"), 0600), 0);
+  assert_int_equal(open_file(path_in(root, "pipe")),
+                   ULL_ERROR_IO); /* and does not wait for a writer */
 }
 
 static void test_file_that_shrinks_is_an_error(void **state) {
   (void)state;
   ull__safetensors *file = NULL;
   float numbers[4];
-  write_parts(at("shrinks"), "{\"a\":" T("F32", "4", "0", "16") "}", 16);
-  assert_int_equal(ull__safetensors_open(at("shrinks"), &file), ULL_OK);
-  assert_int_equal(truncate(at("shrinks"), 70), 0);
+  write_parts(path_in(root, "shrinks"), "{\"a\":" T("F32", "4", "0", "16") "}", 16);
+  assert_int_equal(ull__safetensors_open(path_in(root, "shrinks"), &file), ULL_OK);
+  assert_int_equal(truncate(path_in(root, "shrinks"), 70), 0);
   assert_int_equal(ull__safetensors_read(file, ull__safetensors_at(file, 0), ULL_FLOAT32, numbers),
                    ULL_ERROR_DATA);
   ull__safetensors_close(file);
@@ -352,7 +328,7 @@ static ull__safetensors_writer *start_writer(const char *path) {
 
 static uint32_t files_in_folder(void) {
   char command[128], text[16] = "";
-  snprintf(command, sizeof command, "ls -A %s/out | wc -l", folder);
+  snprintf(command, sizeof command, "ls -A %s/out | wc -l", root);
   FILE *pipe = popen(command, "r");
   assert_non_null(fgets(text, sizeof text, pipe));
   pclose(pipe);
@@ -365,27 +341,27 @@ static void test_old_file_stays_until_the_new_is_whole(void **state) {
   static const char bytes[16] = "0123456789abcdef";
   char *content;
   size_t size;
-  assert_int_equal(mkdir(at("out"), 0700), 0);
-  write_file(at("out/w"), "old", 3);
-  ull__safetensors_writer *writer = start_writer(at("out/w"));
+  assert_int_equal(mkdir(path_in(root, "out"), 0700), 0);
+  write_file(path_in(root, "out/w"), "old", 3);
+  ull__safetensors_writer *writer = start_writer(path_in(root, "out/w"));
   assert_int_equal(ull__safetensors_write(writer, "a", bytes, 16), ULL_OK);
   assert_int_equal(ull__safetensors_write(writer, "a", bytes, 16), ULL_ERROR_INVALID); /* twice */
   assert_int_equal(ull__safetensors_write(writer, "b", bytes, 5), ULL_ERROR_INVALID);  /* size */
   assert_int_equal(ull__safetensors_write(writer, "c", bytes, 4), ULL_ERROR_INVALID);
   assert_int_equal(files_in_folder(), 2);
   assert_int_equal(ull__safetensors_finish(writer), ULL_ERROR_INVALID); /* b is missing */
-  assert_int_equal(ull__file_read(at("out/w"), 100, &content, &size), ULL_OK);
+  assert_int_equal(ull__file_read(path_in(root, "out/w"), 100, &content, &size), ULL_OK);
   assert_string_equal(content, "old");
   ull__free(content);
   assert_int_equal(files_in_folder(), 1);
 
-  writer = start_writer(at("out/w"));
+  writer = start_writer(path_in(root, "out/w"));
   assert_int_equal(ull__safetensors_write(writer, "b", bytes, 4), ULL_OK);
   assert_int_equal(ull__safetensors_write(writer, "a", bytes, 16), ULL_OK);
   assert_int_equal(ull__safetensors_finish(writer), ULL_OK);
-  assert_int_equal(open_file(at("out/w")), ULL_OK);
+  assert_int_equal(open_file(path_in(root, "out/w")), ULL_OK);
   assert_int_equal(files_in_folder(), 1);
-  ull__safetensors_discard(start_writer(at("out/x")));
+  ull__safetensors_discard(start_writer(path_in(root, "out/x")));
   assert_int_equal(files_in_folder(), 1);
 }
 
@@ -395,10 +371,12 @@ static void test_writer_refuses(void **state) {
   const ull__tensor_plan twice[] = {{"a", ULL_FLOAT32, ull__shape_of(1, &four)},
                                     {"a", ULL_UINT8, ull__shape_of(1, &four)}};
   const ull__tensor_plan batched = {"a", ULL_FLOAT32, ull__shape_batched(1, &four)};
-  assert_int_equal(ull__safetensors_create(at("t"), twice, 2, NULL, 0, &writer), ULL_ERROR_INVALID);
-  assert_int_equal(ull__safetensors_create(at("t"), &batched, 1, NULL, 0, &writer),
+  assert_int_equal(ull__safetensors_create(path_in(root, "t"), twice, 2, NULL, 0, &writer),
                    ULL_ERROR_INVALID);
-  assert_int_equal(ull__safetensors_create(at("no/t"), twice, 1, NULL, 0, &writer), ULL_ERROR_IO);
+  assert_int_equal(ull__safetensors_create(path_in(root, "t"), &batched, 1, NULL, 0, &writer),
+                   ULL_ERROR_INVALID);
+  assert_int_equal(ull__safetensors_create(path_in(root, "no/t"), twice, 1, NULL, 0, &writer),
+                   ULL_ERROR_IO);
   assert_null(writer);
 }
 
@@ -412,12 +390,13 @@ static void test_memory_out_at_any_allocation(void **state) {
     ull__safetensors *file = NULL;
     const ull__tensor_plan plan = {"a", ULL_FLOAT32, ull__shape_of(1, &four)};
     ull__alloc_fail_at(n);
-    ull_status status = ull__safetensors_create(at("memory"), &plan, 1, &metadata, 1, &writer);
+    ull_status status =
+        ull__safetensors_create(path_in(root, "memory"), &plan, 1, &metadata, 1, &writer);
     if (status == ULL_OK) {
       assert_int_equal(ull__safetensors_write(writer, "a", bytes, 16), ULL_OK);
       status = ull__safetensors_finish(writer);
     }
-    if (status == ULL_OK) status = ull__safetensors_open(at("memory"), &file);
+    if (status == ULL_OK) status = ull__safetensors_open(path_in(root, "memory"), &file);
     ull__alloc_fail_at(0);
     ull__safetensors_close(file);
     assert_int_equal(ull__alloc_count().live_bytes, live);
@@ -462,11 +441,12 @@ static void test_sixteen_bits_are_read_as_float32(void **state) {
   uint16_t *bits = malloc((size_t)count * 2);
   float *numbers = malloc((size_t)count * 4);
   for (int64_t i = 0; i < count; i++) bits[i] = (uint16_t)(i % 0x7C00);
-  assert_int_equal(ull__safetensors_create(at("half"), plans, 2, NULL, 0, &writer), ULL_OK);
+  assert_int_equal(ull__safetensors_create(path_in(root, "half"), plans, 2, NULL, 0, &writer),
+                   ULL_OK);
   assert_int_equal(ull__safetensors_write(writer, "half", bits, 80000), ULL_OK);
   assert_int_equal(ull__safetensors_write(writer, "brain", bits, 80000), ULL_OK);
   assert_int_equal(ull__safetensors_finish(writer), ULL_OK);
-  assert_int_equal(ull__safetensors_open(at("half"), &file), ULL_OK);
+  assert_int_equal(ull__safetensors_open(path_in(root, "half"), &file), ULL_OK);
   assert_int_equal(
       ull__safetensors_read(file, ull__safetensors_find(file, "half"), ULL_FLOAT32, numbers),
       ULL_OK);
@@ -540,5 +520,5 @@ int main(void) {
       cmocka_unit_test(test_hash_of_a_file),
       cmocka_unit_test(test_hash_checks_its_order),
   };
-  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+  return cmocka_run_group_tests(tests, make_root, remove_root);
 }
