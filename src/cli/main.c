@@ -129,17 +129,19 @@ static int close_output(int code) {
   return code == 0 ? 1 : code;
 }
 
-/* Blocks of some size go back to the system when they are freed. By default the allocator keeps
- * them with every thread once it has seen a few: libwebp's, which come and go with each picture. */
-static void return_large_blocks(void) {
+/* Blocks of some size go back to the system when they are freed, and all threads take theirs from
+ * one place. By default the allocator keeps blocks with every thread once it has seen a few:
+ * libwebp's, which come and go with each picture. Nothing else is allocated while work is done. */
+static void bound_heap(void) {
 #ifdef __GLIBC__
   mallopt(M_MMAP_THRESHOLD, 128 << 10);
+  mallopt(M_ARENA_MAX, 1);
 #endif
 }
 
 int main(int argc, char **argv) {
   hold_standard_streams();
-  return_large_blocks();
+  bound_heap();
   signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
   if (argc < 2) return usage(stderr), 2;
   if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)

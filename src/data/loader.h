@@ -126,6 +126,7 @@ struct ull_loader {
 
   pthread_mutex_t large_mutex; /* held while the region for large pictures is in use */
   ull__scratch large;
+  uint64_t large_held; /* bytes of it that were ever touched and not given back */
 
   pthread_mutex_t mutex;
   pthread_cond_t work;   /* something to claim, or to stop for */

@@ -3,6 +3,7 @@
  * A thread works in scratch of its own; what a picture needs beyond that comes from the one region
  * for large pictures, which one thread at a time has. Whether a picture is too big depends on the
  * size of that region alone. */
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -176,27 +177,43 @@ static ull_status decode_in(picture_work *work, ull__scratch *scratch) {
   return status;
 }
 
-/* What a library takes on the heap is counted as part of the region: where it takes much, pages
- * that earlier pictures touched are given back, so that both are never resident at once. */
-static void make_room(ull_loader *loader, uint64_t library_bytes) {
-  bool own = loader->options.memory == NULL && loader->options.allocate == NULL;
-  if (!own || library_bytes == 0) return;
-  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)loader->large.memory;
-  uintptr_t first = (begin + page - 1) / page * page, end = begin + loader->large.bytes;
-  if (end / page * page > first) madvise((void *)first, end / page * page - first, MADV_DONTNEED);
+/* The most that this picture takes of the region, whatever window is drawn. */
+static uint64_t held_bytes(const picture_work *work, uint64_t bytes) {
+  const ull__image_delivery *delivery = &work->delivery;
+  uint64_t region = work->loader->large.bytes - delivery->library_bytes;
+  if (delivery->whole_bytes > delivery->scratch_bytes)
+    bytes += delivery->whole_bytes - delivery->scratch_bytes;
+  return bytes < region ? bytes : region;
 }
 
-static ull_status decode_in_region(picture_work *work) {
+/* Pages of the region stay resident, as many as the picture of the largest need took, so that they
+ * are after one epoch what they are after many. What a library takes on the heap is counted as part
+ * of the region: that much of it is given back. Memory of the caller's is left alone. */
+static void hold_pages(ull_loader *loader, uint64_t held, uint64_t library) {
+  uint64_t keep = loader->large.bytes - library;
+  bool own = loader->options.memory == NULL && loader->options.allocate == NULL;
+  if (own && loader->large_held > keep) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)loader->large.memory;
+    uintptr_t first = (begin + keep + page - 1) / page * page;
+    uintptr_t end = (begin + loader->large.bytes) / page * page;
+    if (end > first) madvise((void *)first, end - first, MADV_DONTNEED);
+    loader->large_held = keep;
+  }
+  if (held <= loader->large_held) return;
+  if (own) memset(loader->large.memory + loader->large_held, 0, held - loader->large_held);
+  loader->large_held = held;
+}
+
+static ull_status decode_in_region(picture_work *work, uint64_t bytes) {
   ull_loader *loader = work->loader;
   ull__worker *worker = work->worker;
   uint64_t since = ull__ticks_now(), library = work->delivery.library_bytes;
   pthread_mutex_lock(&loader->large_mutex);
   ull__loader_stamp(worker, ULL_STAGE_QUEUE, since);
-  make_room(loader, library);
-  loader->large.peak = 0;
+  hold_pages(loader, held_bytes(work, bytes - library), library);
   ull_status status = decode_in(work, &loader->large);
-  if (loader->large.peak + library > worker->large_used)
-    worker->large_used = loader->large.peak + library;
+  if (loader->large_held + library > worker->large_used)
+    worker->large_used = loader->large_held + library;
   pthread_mutex_unlock(&loader->large_mutex);
   return status;
 }
@@ -218,7 +235,7 @@ static ull_status decode(picture_work *work) {
     return decode_in(work, &worker->scratch);
   }
   if (bytes > work->loader->large.bytes) return too_big(work, bytes);
-  return decode_in_region(work);
+  return decode_in_region(work, bytes);
 }
 
 static ull_status open_picture(picture_work *work) {

@@ -87,6 +87,8 @@ typedef struct ull__image_delivery {
   int reduction;          /* 1, 2, 4 or 8 */
   ull__rect region;       /* in pixels of the reduced picture; covers what was asked for */
   uint64_t scratch_bytes; /* beyond what ull__image_open took */
+  uint64_t whole_bytes; /* scratch_bytes of the region of this picture that takes most; 0: all take
+                           about the same */
   uint64_t library_bytes; /* libwebp's own heap while it decodes, at most but for tables of hostile
                              files; 0 for the others */
 } ull__image_delivery;

@@ -1,6 +1,8 @@
-/* WebP by libwebp. Its decoder wants the coded frame in one piece and gives the region in one
- * piece: both lie in the scratch. Its own memory is its heap's: the need states it, so that limits
- * bind. Alpha is neither read nor decoded. */
+/* WebP by libwebp. Its decoder wants the coded frame in one piece and gives pixels in one piece:
+ * both lie in the scratch. A region that is larger than the limit for a picture comes in bands,
+ * each decoded from the file's first row on. Its own memory is its heap's: the need states it, so
+ * that limits bind. Whether a picture is too big is the same for all its regions. Alpha is neither
+ * read nor decoded. */
 #include "data/image/webp.h"
 
 #include <webp/decode.h>
@@ -8,11 +10,13 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-/* Smooth upsampling of colours looks one sample, two pixels, to each side. */
-enum { EDGE = 2, LEAST_HEADER = 32 };
+/* Smooth upsampling of colours looks one sample, two pixels, to each side; parts begin at even
+ * pixels. Bands: what a picture may cost is half as many decodes. */
+enum { EDGE = 2, EDGE_ROWS = 2 * EDGE + 1, LEAST_HEADER = 32, MOST_BANDS = 8 };
 
 typedef struct webp {
   ull__webp_parts parts;
+  int band_rows; /* of the region that was prepared */
 } webp;
 
 static ull_status create(void **state) {
@@ -75,7 +79,7 @@ static ull_status open_picture(ull__image_reader *reader, void *state, ull__imag
   return ULL_OK;
 }
 
-/* ---- what is decoded: the region and its edges, from even pixels on ---- */
+/* ---- what is decoded: the region or band and its edges, from even pixels on ---- */
 
 static ull__rect decoded_part(const ull__rect *region, const ull__image_info *info) {
   int left = region->x > EDGE ? (region->x - EDGE) & ~1 : 0;
@@ -86,27 +90,58 @@ static ull__rect decoded_part(const ull__rect *region, const ull__image_info *in
   return (ull__rect){left, top, right - left, bottom - top};
 }
 
+static uint64_t rows_bytes(int width, int rows) {
+  return (uint64_t)width * (uint64_t)rows * 4;
+}
+
 static uint64_t coded_bytes(const ull__image_reader *reader, const webp *w) {
   return reader->input.record->memory != NULL ? 0 : ull__scratch_cost(w->parts.frame_bytes);
 }
 
-/* libwebp's heap: lossless pictures whole, lossy ones a few rows of blocks; the rest is tables. */
+/* libwebp's heap: of lossless pictures the pixels and tables, which grow with what the picture
+ * shows; of lossy ones a few rows of blocks. */
 static uint64_t library_bytes(const webp *w, const ull__image_info *info) {
-  uint64_t width = (uint64_t)info->width, height = (uint64_t)info->height;
-  uint64_t tables = UINT64_C(1) << 20;
-  return tables + (w->parts.lossless ? width * (height + 32) * 4 : width * 160);
+  uint64_t width = (uint64_t)info->width, height = (uint64_t)info->height, pixels = width * height;
+  uint64_t tables = pixels < 960 << 10 ? pixels : 960 << 10;
+  if (!w->parts.lossless) return width * 128 + (16 << 10);
+  return width * (height + 32) * 4 + tables + (64 << 10);
+}
+
+/* All that a decode takes but for its pixels. */
+static uint64_t other_bytes(const ull__image_reader *reader, const webp *w,
+                            const ull__image_info *info) {
+  return library_bytes(w, info) + coded_bytes(reader, w) +
+         ull__scratch_cost((uint64_t)info->width) + 2 * ULL__SCRATCH_ALIGNMENT;
+}
+
+/* Bytes of pixels that may be decoded at once; an eighth of the limit is left to the caller. */
+static uint64_t most_pixel_bytes(const ull__image_reader *reader, uint64_t other) {
+  uint64_t limit = reader->limits.memory_bytes;
+  if (limit == 0) return UINT64_MAX;
+  uint64_t room = limit - limit / 8;
+  return room > other ? room - other : 0;
 }
 
 static ull_status prepare(ull__image_reader *reader, void *state, const ull__image_request *request,
                           ull__image_info *info, ull__image_delivery *delivery) {
   webp *w = state;
   ull__rect part = decoded_part(&request->region, info);
-  uint64_t pixels = (uint64_t)part.width * (uint64_t)part.height;
+  uint64_t other = other_bytes(reader, w, info), library = library_bytes(w, info);
+  uint64_t whole = rows_bytes(info->width, info->height);
+  uint64_t most = most_pixel_bytes(reader, other), pixels = rows_bytes(part.width, part.height);
+  uint64_t least = rows_bytes(info->width, info->height / MOST_BANDS + EDGE_ROWS + 1);
+  if (least > whole) least = whole;
+  if (most < least) ULL__TRY(ull__image_check_need(reader, info, (other + least) * 8 / 7 + 8));
+  w->band_rows = request->region.height;
+  if (pixels > most) {
+    w->band_rows = (int)(most / rows_bytes(part.width, 1)) - EDGE_ROWS;
+    pixels = most;
+  }
   *delivery = (ull__image_delivery){.reduction = 1, .region = request->region};
-  delivery->library_bytes = library_bytes(w, info);
-  delivery->scratch_bytes = coded_bytes(reader, w) + ull__scratch_cost(pixels * 4) +
-                            ull__scratch_cost((uint64_t)request->region.width);
-  return ull__image_check_need(reader, info, delivery->scratch_bytes + delivery->library_bytes);
+  delivery->library_bytes = library;
+  delivery->scratch_bytes = other - library + pixels;
+  delivery->whole_bytes = other - library + (whole < most ? whole : most);
+  return ULL_OK;
 }
 
 static ull_status read_frame(const ull__image_reader *reader, const webp *w, uint8_t *to,
@@ -153,20 +188,25 @@ static bool to_grey(const uint8_t *row, int count, bool class_numbers, uint8_t *
   return plain || !class_numbers;
 }
 
+typedef struct band {
+  ull__rect rect, part; /* wanted, and decoded */
+  int first_row;        /* of the region's */
+  const uint8_t *pixels;
+  uint8_t *grey; /* a row */
+} band;
+
 static ull_status push(const ull__image_reader *reader, const ull__image_request *request,
-                       const ull__image_sink *sink, const uint8_t *pixels, const ull__rect *part,
-                       uint8_t *grey, ull__image_info *info) {
-  const ull__rect *region = &request->region;
+                       const band *band, const ull__image_sink *sink, ull__image_info *info) {
+  const ull__rect *rect = &band->rect, *part = &band->part;
   bool plain = true;
-  for (int y = 0; y < region->height; y++) {
-    const uint8_t *row = pixels + ((size_t)(region->y - part->y + y) * (size_t)part->width +
-                                   (size_t)(region->x - part->x)) *
-                                      4;
+  for (int y = 0; y < rect->height; y++) {
+    const uint8_t *row = band->pixels + rows_bytes(part->width, rect->y - part->y + y) +
+                         rows_bytes(rect->x - part->x, 1);
     if (request->channels == 1) {
-      plain = to_grey(row, region->width, request->class_numbers, grey) && plain;
-      row = grey;
+      plain = to_grey(row, rect->width, request->class_numbers, band->grey) && plain;
+      row = band->grey;
     }
-    ULL__TRY(sink->row(sink->context, y, row));
+    ULL__TRY(sink->row(sink->context, band->first_row + y, row));
   }
   if (plain) return ULL_OK;
   return ull__image_refuse(reader, info, ULL_VERDICT_UNSUPPORTED, "a coloured picture as a mask");
@@ -176,17 +216,24 @@ static ull_status decode(ull__image_reader *reader, void *state, const ull__imag
                          const ull__image_delivery *delivery, ull__scratch *scratch,
                          const ull__image_sink *sink, ull__image_info *info) {
   webp *w = state;
-  ull__rect part = decoded_part(&request->region, info);
+  const ull__rect *region = &request->region;
   uint8_t *block = ull__scratch_take(scratch, delivery->scratch_bytes);
   if (block == NULL)
     return ULL__FAIL(ULL_ERROR_OUT_OF_MEMORY, "the scratch for pictures is too small");
-  uint8_t *pixels = block + coded_bytes(reader, w);
-  uint8_t *grey = pixels + ull__scratch_cost((uint64_t)part.width * (uint64_t)part.height * 4);
+  uint8_t *grey = block + coded_bytes(reader, w);
+  uint8_t *pixels = grey + ull__scratch_cost((uint64_t)info->width);
   const uint8_t *coded;
   ULL__TRY(read_frame(reader, w, block, &coded, info));
-  VP8StatusCode code = decode_part(coded, w->parts.frame_bytes, &part, pixels);
-  if (code != VP8_STATUS_OK) return fail(reader, w, info, code);
-  return push(reader, request, sink, pixels, &part, grey, info);
+  for (int y = 0; y < region->height; y += w->band_rows) {
+    int left = region->height - y, rows = left < w->band_rows ? left : w->band_rows;
+    band band = {.first_row = y, .pixels = pixels, .grey = grey};
+    band.rect = (ull__rect){region->x, region->y + y, region->width, rows};
+    band.part = decoded_part(&band.rect, info);
+    VP8StatusCode code = decode_part(coded, w->parts.frame_bytes, &band.part, pixels);
+    if (code != VP8_STATUS_OK) return fail(reader, w, info, code);
+    ULL__TRY(push(reader, request, &band, sink, info));
+  }
+  return ULL_OK;
 }
 
 const ull__image_codec ull__webp_codec = {
