@@ -98,6 +98,7 @@ static ull_status find_field(shard_pass *pass, uint64_t *number) {
   snprintf(field.name, sizeof field.name, "%s", pass->field);
   field.array = ull__tar_field_content(field.name, name, &content);
   if (field.array >= 0) field.array = find_array(gather, name, content);
+  ULL__TRY(ull__tar_gather_text(gather, field.name, &field.text));
   *number = gather->fields.count;
   ULL__TRY(ull__text_map_put(&gather->field_numbers, field.name, *number));
   return ull__vector_push(&gather->fields, field);
@@ -179,8 +180,9 @@ static bool fits_elements(ull__tar_array *array, const ull__tar_member *member) 
          memcmp(array->shape, header.shape, (size_t)array->rank * sizeof array->shape[0]) == 0;
 }
 
-static ull_status take_part(shard_pass *pass, int array) {
+static ull_status take_part(shard_pass *pass, const ull__tar_field *field) {
   ull__tar_gather *gather = pass->gather;
+  int array = field->array;
   uint64_t block = pass->member.offset / ULL__TAR_BLOCK;
   if (block > UINT32_MAX || pass->member.bytes > UINT32_MAX) {
     ULL__FAIL(ULL_ERROR_UNSUPPORTED, "%s: '%s' lies beyond 2 TiB or has more than 4 GiB",
@@ -193,6 +195,7 @@ static ull_status take_part(shard_pass *pass, int array) {
   ull__tar_part part = {.group = pass->group, .array = (uint32_t)array};
   part.slot.block = (uint32_t)block;
   part.slot.bytes = (uint32_t)pass->member.bytes;
+  part.slot.field = field->text;
   gather->array_samples[array]++;
   return ull__vector_push(&gather->parts, part);
 }
@@ -236,7 +239,7 @@ static ull_status take_member(shard_pass *pass) {
   field->samples++;
   if (field->array == ULL__FIELD_CLS || field->array == ULL__FIELD_JSON)
     return take_label(pass, field->array == ULL__FIELD_JSON);
-  return field->array >= 0 ? take_part(pass, field->array) : ULL_OK;
+  return field->array >= 0 ? take_part(pass, field) : ULL_OK;
 }
 
 /* ---- shards ---- */

@@ -247,6 +247,17 @@ static ull_status name_place(const tar *tar, const place *place, ull__tar_shard 
   return ULL_OK;
 }
 
+/* "shard.tar:key.field": the member, with the ending that it has. */
+static ull_status name_member(const tar *tar, const place *place, ull__tar_shard *shard, char *path,
+                              char *name, size_t room) {
+  char field[ULL__TAR_ARRAY_NAME];
+  ULL__TRY(name_place(tar, place, shard, path, name, room));
+  ULL__TRY(ull__index_text(&tar->index, ULL__TAR_TEXTS, place->slot.field, field, sizeof field));
+  size_t used = strlen(name);
+  snprintf(name + used, room - used, ".%s", field);
+  return ULL_OK;
+}
+
 static ull_status open_packed(const tar *tar, uint64_t stored, const place *place,
                               ull__record *record) {
   const ull__tar_window *window;
@@ -270,7 +281,7 @@ static ull_status open_record(const ull_source *source, uint64_t stored, size_t 
   char path[ULL__TAR_NAME];
   *record = (ull__record){.descriptor = -1};
   ULL__TRY(locate(tar, stored, array, &place));
-  ULL__TRY(name_place(tar, &place, &shard, path, record->path, sizeof record->path));
+  ULL__TRY(name_member(tar, &place, &shard, path, record->path, sizeof record->path));
   record->offset = (uint64_t)place.slot.block * ULL__TAR_BLOCK;
   record->bytes = place.slot.bytes;
   if (tar->windows != NULL) return open_packed(tar, stored, &place, record);

@@ -13,7 +13,7 @@
 #include "data/tar/pattern.h"
 #include "data/tar/stream.h"
 
-enum { ULL__TAR_VERSION = 2, ULL__TAR_ARRAYS = 16, ULL__TAR_ARRAY_NAME = 64 };
+enum { ULL__TAR_VERSION = 3, ULL__TAR_ARRAYS = 16, ULL__TAR_ARRAY_NAME = 64 };
 
 /* Sections and numbers of the index. */
 enum {
@@ -46,6 +46,7 @@ typedef struct ull__tar_shard {
 typedef struct ull__tar_slot {
   uint32_t block; /* of the content, in the (unpacked) archive */
   uint32_t bytes;
+  uint32_t field; /* what follows the key in the member's name, in the texts */
 } ull__tar_slot;
 
 typedef struct ull__tar_sample {
@@ -71,7 +72,8 @@ typedef struct ull__tar_array {
 
 typedef struct ull__tar_field {
   char name[ULL__TAR_ARRAY_NAME];
-  int array; /* of `arrays`, or one of these */
+  uint32_t text; /* the name, in the texts */
+  int array;     /* of `arrays`, or one of these */
   uint64_t samples;
 } ull__tar_field;
 
