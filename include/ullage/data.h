@@ -314,6 +314,11 @@ void ull_loader_destroy(ull_loader *loader);
  * time. */
 ull_status ull_loader_next(ull_loader *loader, const ull_batch **batch);
 
+/* Waits for the next batch, at most so long. Whether ull_loader_next would return at once: with a
+ * batch, a failure, or the end. For callers that have something to look at in between, such as
+ * signals. One thread at a time, the same as for ull_loader_next. */
+bool ull_loader_wait(ull_loader *loader, uint64_t timeout_ns);
+
 /* Gives a batch back; its slot is filled anew. In any order; a batch that is kept costs its slot
  * and nothing else. Any thread. */
 void ull_loader_release(ull_loader *loader, const ull_batch *batch);

@@ -3,7 +3,7 @@
 import ctypes
 import os
 import pathlib
-from ctypes import POINTER, c_char, c_char_p, c_int, c_int64, c_size_t, c_uint8, c_uint64, c_void_p
+from ctypes import POINTER, c_bool, c_char, c_char_p, c_int, c_int64, c_size_t, c_uint8, c_uint64, c_void_p
 
 MAX_RANK = 7  # ULL_DATA_MAX_RANK
 
@@ -136,6 +136,7 @@ def load():
         "ull_stream_sample_name": (c_char_p, [c_void_p, c_uint64, c_char_p, c_size_t]),
         "ull_stream_class_count": (c_uint64, [c_void_p]),
         "ull_stream_class_name": (c_char_p, [c_void_p, c_uint64]),
+        "ull_loader_wait": (c_bool, [c_void_p, c_uint64]),
         "ull_loader_next": (c_int, [c_void_p, POINTER(POINTER(Batch))]),
         "ull_loader_release": (None, [c_void_p, POINTER(Batch)]),
         "ull_loader_get_position": (Position, [c_void_p]),

@@ -70,7 +70,7 @@ def _forget(capsule):
 
 
 class Tensor:
-    """An array in memory that `owner` keeps alive."""
+    """An array in the memory of `owner`, a ctypes array that has all of it and nothing else."""
 
     def __init__(self, address, dtype, shape, owner):
         self.dtype, self.shape = dtype, tuple(shape)
@@ -82,10 +82,10 @@ class Tensor:
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         if stream is not None:
             raise BufferError("there is no stream on a CPU")
-        if copy:
-            raise BufferError("a copy is the receiver's to make")
         if dl_device not in (None, (CPU, 0)):
             raise BufferError("the memory is the CPU's")
+        if copy:
+            return self._copy().__dlpack__()
         code, bits = CODES[self.dtype]
         shape = (c_int64 * len(self.shape))(*self.shape)
         tensor = _Tensor(
@@ -95,6 +95,10 @@ class Tensor:
         address = ctypes.addressof(managed)
         _lent[address] = (managed, shape, self._owner)
         return _api.PyCapsule_New(address, b"dltensor", _forget)
+
+    def _copy(self):
+        memory = type(self._owner).from_buffer_copy(self._owner)
+        return Tensor(ctypes.addressof(memory), self.dtype, self.shape, memory)
 
     def __repr__(self):
         return f"ullage.Tensor({self.dtype}, {list(self.shape)})"

@@ -2,12 +2,13 @@
 
 import ctypes
 import functools
-import weakref
+import os
 
 from . import _library
 from .dlpack import Tensor
 
 OUTPUTS = ("numpy", "dlpack")
+WAIT_NS = 100_000_000  # between looks at signals, so that Ctrl-C ends a long wait
 
 
 class UllageError(RuntimeError):
@@ -18,10 +19,27 @@ class UllageError(RuntimeError):
         super().__init__(f"{message} (try: {change})" if change else message)
         self.status, self.message, self.holder, self.change = status, message, holder, change
 
+    def __reduce__(self):
+        return UllageError, (self.status, self.message, self.holder, self.change)
+
 
 @functools.cache
 def library():
     return _library.load()
+
+
+def _text(name, value):
+    """The bytes of a text for the library."""
+    text = os.fsencode(value)
+    if b"\0" in text:
+        raise ValueError(f"{name} holds a zero byte")
+    return text
+
+
+def _truth(name, value):
+    if value not in (True, False):
+        raise TypeError(f"{name} is {value!r}; True or False expected")
+    return "true" if value else "false"
 
 
 def _check(status):
@@ -37,21 +55,34 @@ def _check(status):
 
 
 class _Stream:
-    """The C stream; closed when nothing refers to it any more, batches on loan included."""
+    """The C stream; closed when nothing refers to it any more, batches on loan included. Its threads
+    live in the process that opened it: in a fork's child it is left alone."""
 
     def __init__(self, source, settings):
-        self.handle = None
-        texts = [f"{name}={value}".encode() for name, value in settings.items()]
+        self.handle, self.process, self.loans = None, os.getpid(), 0
+        source = _text("source", source)
+        texts = [_text(name, f"{name}={value}") for name, value in settings.items()]
         handle = ctypes.c_void_p()
         array = (ctypes.c_char_p * max(len(texts), 1))(*texts)
-        source = source.encode(errors="surrogateescape") if isinstance(source, str) else source
         _check(library().ull_stream_open(source, array, len(texts), ctypes.byref(handle)))
         self.handle = handle.value
-        self.loader = library().ull_stream_loader(self.handle)
-        self.loans = 0
+
+    @property
+    def loader(self):
+        if not self.is_here():
+            raise RuntimeError("a loader cannot be used in a forked child; open one there")
+        return library().ull_stream_loader(self.handle)
+
+    def is_here(self):
+        return self.process == os.getpid()
+
+    def __reduce__(self):
+        raise TypeError(
+            "a loader cannot be copied or pickled; open another one and give it state_dict()"
+        )
 
     def __del__(self):
-        if self.handle:
+        if self.handle and self.is_here():
             library().ull_stream_close(self.handle)
 
 
@@ -64,7 +95,8 @@ class _Loan:
 
     def __del__(self):
         self.stream.loans -= 1
-        library().ull_loader_release(self.stream.loader, self.batch)
+        if self.stream.is_here():
+            library().ull_loader_release(self.stream.loader, self.batch)
 
 
 class Batch(tuple):
@@ -99,7 +131,8 @@ def _describe(batch, fields, arrays, names):
 class DataLoader:
     """Batches of a source, endlessly often.
 
-    source      a folder of photos (class folders, train/ and val/), or any SRC of the command line:
+    source      a folder of photos (class folders, train/ and val/), a text or a path; or any SRC of
+                the command line:
                 "tar:shards/*.tar", "csv:list.csv", "cifar:DIR", "idx:DIR", "tokens:FILE", ...
     batch_size  samples of this rank in a batch
     size        side of the square pictures; needed for pictures
@@ -156,13 +189,13 @@ class DataLoader:
             "batch-size": batch_size,
             "size": size,
             "seed": seed,
-            "mode": "train" if train else "eval",
-            "shuffle": None if shuffle is None else str(bool(shuffle)).lower(),
+            "mode": "train" if _truth("train", train) == "true" else "eval",
+            "shuffle": None if shuffle is None else _truth("shuffle", shuffle),
             "augment": augment,
             "normalize": normalize,
             "dtype": dtype,
             "layout": layout,
-            "drop-last": str(bool(drop_last)).lower(),
+            "drop-last": _truth("drop_last", drop_last),
             "workers": workers,
             "prefetch": prefetch,
             "loader-memory": memory,
@@ -173,7 +206,7 @@ class DataLoader:
         }
         settings = {name: value for name, value in settings.items() if value is not None}
         self._stream = _Stream(source, settings)
-        self._output, self._copy = output, copy
+        self._output, self._copy = output, _truth("copy", copy) == "true"
         self._begun = False  # batches of the current epoch went to a loop that may have ended early
 
     # ---- what it is ----
@@ -207,6 +240,8 @@ class DataLoader:
 
     def sample_name(self, sample):
         """The path, or another name, of a sample."""
+        if not 0 <= sample < self.samples:
+            raise IndexError(f"sample {sample} of {self.samples}")
         buffer = ctypes.create_string_buffer(4096)
         library().ull_stream_sample_name(self._stream.handle, sample, buffer, len(buffer))
         return buffer.value.decode(errors="surrogateescape")
@@ -231,7 +266,10 @@ class DataLoader:
 
     def _next(self):
         stream, batch = self._stream, ctypes.POINTER(_library.Batch)()
-        _check(library().ull_loader_next(stream.loader, ctypes.byref(batch)))
+        loader = stream.loader
+        while not library().ull_loader_wait(loader, WAIT_NS):
+            pass
+        _check(library().ull_loader_next(loader, ctypes.byref(batch)))
         loan = _Loan(stream, batch)
         fields = batch.contents
         count = range(fields.array_count)
@@ -269,7 +307,10 @@ class DataLoader:
 
     def load_state_dict(self, state):
         """Continues where state_dict was taken, at once."""
-        raw = bytes.fromhex(state["ullage"])
+        try:
+            raw = bytes.fromhex(state["ullage"])
+        except (KeyError, TypeError, ValueError):
+            raise ValueError("this is nothing that state_dict() gave") from None
         if len(raw) != ctypes.sizeof(_library.State):
             raise ValueError(f"a state of {len(raw)} bytes; {ctypes.sizeof(_library.State)} expected")
         value = _library.State.from_buffer_copy(raw)

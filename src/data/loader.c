@@ -12,6 +12,8 @@
 #include "base/error.h"
 #include "base/philox.h"
 
+#define NS_PER_S UINT64_C(1000000000)
+
 enum { BLOCK_ALIGNMENT = 4096, LEAST_ALIGNMENT = 64, DEFAULT_SIDE = 224 };
 
 ull_binding ull_binding_default(const ull_source *source, size_t array) {
@@ -117,7 +119,7 @@ static void init_locks(ull_loader *loader) {
   pthread_cond_init(&loader->work, NULL);
   pthread_cond_init(&loader->late, &monotonic);
   pthread_cond_init(&loader->relief, NULL);
-  pthread_cond_init(&loader->ready, NULL);
+  pthread_cond_init(&loader->ready, &monotonic);
   pthread_condattr_destroy(&monotonic);
 }
 
@@ -238,6 +240,34 @@ static bool all_lent(const ull_loader *loader) {
   return true;
 }
 
+/* Whether ull_loader_next has nothing to wait for. */
+static bool is_due(ull_loader *loader) {
+  ull__order_batch place;
+  return !ull__order_batch_at(&loader->order, loader->next_sequence, &place) || all_lent(loader) ||
+         loader->options.workers == 0 || loader->live_workers == 0 ||
+         ull__loader_is_ready(loader, loader->next_sequence);
+}
+
+static bool wait_locked(ull_loader *loader, uint64_t timeout_ns) {
+  if (is_due(loader)) return true;
+  uint64_t now = ull__clock_now_ns(), end = now + timeout_ns;
+  if (end < now) end = INT64_MAX;
+  const struct timespec until = {.tv_sec = (time_t)(end / NS_PER_S),
+                                 .tv_nsec = (long)(end % NS_PER_S)};
+  if (loader->wait_began_ns == 0) loader->wait_began_ns = now;
+  if (loader->paused) ull__loader_go(loader);
+  while (!is_due(loader))
+    if (pthread_cond_timedwait(&loader->ready, &loader->mutex, &until) != 0) break;
+  return is_due(loader);
+}
+
+bool ull_loader_wait(ull_loader *loader, uint64_t timeout_ns) {
+  pthread_mutex_lock(&loader->mutex);
+  bool due = wait_locked(loader, timeout_ns);
+  pthread_mutex_unlock(&loader->mutex);
+  return due;
+}
+
 static ull_status next_locked(ull_loader *loader, const ull_batch **batch) {
   ull__order_batch place;
   if (!ull__order_batch_at(&loader->order, loader->next_sequence, &place)) return ULL_OK;
@@ -246,12 +276,13 @@ static ull_status next_locked(ull_loader *loader, const ull_batch **batch) {
                      "all %d batch slots are on loan; release one before the next batch",
                      loader->options.prefetch);
   }
-  uint64_t wait_ns = 0, start_ns = ull__clock_now_ns();
+  uint64_t waited_from = loader->wait_began_ns;
+  uint64_t start_ns = waited_from != 0 ? waited_from : ull__clock_now_ns();
+  loader->wait_began_ns = 0;
   if (loader->paused) ull__loader_go(loader);
-  if (!ull__loader_is_ready(loader, loader->next_sequence)) {
-    wait_for_next(loader);
-    wait_ns = ull__clock_now_ns() - start_ns;
-  }
+  bool waits = !ull__loader_is_ready(loader, loader->next_sequence);
+  if (waits) wait_for_next(loader);
+  uint64_t wait_ns = waits || waited_from != 0 ? ull__clock_now_ns() - start_ns : 0;
   ull__slot *slot = ull__loader_slot(loader, loader->next_sequence);
   ULL__TRY(judge_slot(loader, slot));
   lend(loader, slot, wait_ns);

@@ -147,10 +147,11 @@ struct ull_loader {
   uint64_t read_ns;   /* what reading a sample takes: a moving average */
   uint64_t read_bytes, read_samples; /* encoded, since the beginning */
   uint64_t ahead_left;               /* samples for which the kernel is still asked ahead */
-  uint64_t cache_bytes; /* what a cgroup leaves to the page cache; UINT64_MAX: no limit */
-  bool drops_behind;    /* pages that were read are given back */
-  uint64_t lent_ns;     /* when the last batch was lent */
-  uint64_t step_ns;     /* what the caller does between two batches: a moving average */
+  uint64_t cache_bytes;   /* what a cgroup leaves to the page cache; UINT64_MAX: no limit */
+  bool drops_behind;      /* pages that were read are given back */
+  uint64_t lent_ns;       /* when the last batch was lent */
+  uint64_t wait_began_ns; /* for the next one, by ull_loader_wait; 0 = not yet */
+  uint64_t step_ns;       /* what the caller does between two batches: a moving average */
   ull__ticks ticks;
   uint64_t stage_ticks[ULL_STAGE_COUNT];
   uint64_t peak_large; /* as booked under the mutex */

@@ -10,10 +10,13 @@ import gc
 import json
 import os
 import pathlib
+import pickle
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import zlib
 
@@ -45,7 +48,10 @@ def png(width, height, number):
     for y in range(height):
         row = bytes((x * 3 + y * 5 * (c + 1) + number * 29) % 256 for x in range(width) for c in range(3))
         rows.append(b"\0" + row)
+    return png_of(width, height, b"".join(rows))
 
+
+def png_of(width, height, rows):
     def chunk(kind, body):
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
@@ -53,7 +59,7 @@ def png(width, height, number):
     return (
         b"\x89PNG\r\n\x1a\n"
         + chunk(b"IHDR", header)
-        + chunk(b"IDAT", zlib.compress(b"".join(rows)))
+        + chunk(b"IDAT", zlib.compress(rows))
         + chunk(b"IEND", b"")
     )
 
@@ -64,6 +70,19 @@ def make_folder(folder, bad=()):
         path.parent.mkdir(parents=True, exist_ok=True)
         data = png(40 + number % 9, 36 + number % 7, number)
         path.write_bytes(data[: len(data) // 2] if number in bad else data)
+
+
+class Taken:
+    """Something that lends a capsule which is there already."""
+
+    def __init__(self, capsule):
+        self.capsule = capsule
+
+    def __dlpack__(self, **options):
+        return self.capsule
+
+    def __dlpack_device__(self):
+        return (1, 0)
 
 
 class PythonLoader(unittest.TestCase):
@@ -247,6 +266,71 @@ class PythonLoader(unittest.TestCase):
                 self.assertEqual(caught.exception.status, status)
         with self.assertRaises(ValueError):
             self.loader(output="pandas")
+        error = pickle.loads(pickle.dumps(caught.exception))
+        self.assertEqual((error.status, str(error)), (status, str(caught.exception)))
+
+    def test_arguments_of_another_kind(self):
+        self.assertEqual(ullage.DataLoader(self.folder, size=SIZE).samples, PICTURES)  # a path
+        for options in ({"train": "no"}, {"shuffle": "yes"}, {"drop_last": 2}, {"copy": "no"}):
+            with self.assertRaisesRegex(TypeError, next(iter(options))):
+                self.loader(**options)
+        for source in (None, 3):
+            with self.assertRaises(TypeError):
+                ullage.DataLoader(source, size=SIZE)
+        with self.assertRaisesRegex(ValueError, "source"):
+            ullage.DataLoader(f"{self.folder}\0x", size=SIZE)
+        for sample in (-1, PICTURES):
+            with self.assertRaises(IndexError):
+                self.loader().sample_name(sample)
+        for state in (None, {}, {"ullage": "no hex"}):
+            with self.assertRaises(ValueError):
+                self.loader().load_state_dict(state)
+
+    def test_a_loader_is_of_one_process(self):
+        """Neither copied with its handle, nor used by a fork's child, which its threads are not in."""
+        loader = self.loader()
+        for copy in (pickle.dumps, __import__("copy").deepcopy):
+            with self.assertRaisesRegex(TypeError, "state_dict"):
+                copy(loader)
+        steps = iter(loader)
+        batch = next(steps)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(10)  # what hangs is seen by the parent
+            said = []
+            for use in (lambda: next(steps), lambda: list(loader), loader.state_dict):
+                try:
+                    use()
+                except RuntimeError as refusal:
+                    said.append("fork" in str(refusal))
+            del steps, loader, batch, use
+            gc.collect()
+            os._exit(0 if said == [True, True, True] else 1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertEqual(batch.samples + sum(later.samples for later in steps), PICTURES)
+
+    def test_an_interrupt_ends_a_long_wait(self):
+        """Of a batch that would take many minutes."""
+        side, folder = 4096, pathlib.Path(self.scratch.name) / "slow"
+        folder.mkdir()
+        (folder / "large.png").write_bytes(png_of(side, side, bytes(side * (3 * side + 1))))
+        (folder / "list.csv").write_text("path,label\n" + "large.png,0\n" * 10000)
+        program = (
+            "import ullage\n"
+            f"loader = ullage.DataLoader({f'csv:{folder}/list.csv'!r}, batch_size=10000, size=16, workers=1)\n"
+            "print('made', flush=True)\n"
+            "for batch in loader: pass\n"
+        )
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+        with subprocess.Popen([sys.executable, "-c", program], env=environment, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+            try:
+                self.assertEqual(run.stdout.readline(), "made\n")
+                time.sleep(0.3)  # long enough that the loop waits; right at any length
+                run.send_signal(signal.SIGINT)
+                self.assertIn("KeyboardInterrupt", run.communicate(timeout=60)[1])
+            finally:
+                run.kill()
 
     def test_dlpack(self):
         numbers = [x.copy() for x, _ in self.loader(train=False)]
@@ -254,6 +338,9 @@ class PythonLoader(unittest.TestCase):
         for wanted, (x, _) in zip(numbers, tensors):
             self.assertEqual(x.__dlpack_device__(), (1, 0))
             numpy.testing.assert_array_equal(numpy.from_dlpack(x), wanted)
+            apart = x.__dlpack__(copy=True)
+            self.assertNotEqual(numpy.from_dlpack(Taken(apart)).ctypes.data, numpy.from_dlpack(x).ctypes.data)
+            numpy.testing.assert_array_equal(numpy.from_dlpack(Taken(x.__dlpack__(copy=True))), wanted)
         capsule = tensors[0][0].__dlpack__()
         del capsule  # nobody took it
         gc.collect()

@@ -191,6 +191,31 @@ static void failures_have_names(void **state) {
   assert_int_equal(ull_source_unregister("mine"), ULL_OK);
 }
 
+/* No batch comes while the functions are held up; the wait for it counts in full. */
+static void waiting_has_an_end(void **state) {
+  (void)state;
+  enum { WAIT_NS = 2000000 };
+  own_samples own;
+  ull_callbacks callbacks;
+  const ull_batch *batch;
+  prepare(&own, &callbacks);
+  assert_int_equal(ull_source_register("mine", &callbacks), ULL_OK);
+  ull_source *source = open_registered("callback:mine");
+  ull_loader *loader = load(source, 2, ULL_ON_BAD_FAIL);
+  pthread_mutex_lock(&own.mutex);
+  for (int i = 0; i < 3; i++) assert_false(ull_loader_wait(loader, WAIT_NS));
+  pthread_mutex_unlock(&own.mutex);
+  assert_true(ull_loader_wait(loader, UINT64_MAX));
+  assert_int_equal(ull_loader_next(loader, &batch), ULL_OK);
+  assert_true(batch->wait_ns >= 3 * WAIT_NS);
+  ull_loader_release(loader, batch);
+  assert_int_equal(count_right_samples(loader), SAMPLES * EPOCHS - BATCH);
+  assert_true(ull_loader_wait(loader, 0)); /* for the end */
+  ull_loader_destroy(loader);
+  ull_source_close(source);
+  assert_int_equal(ull_source_unregister("mine"), ULL_OK);
+}
+
 static void wrong_registrations_are_refused(void **state) {
   (void)state;
   own_samples own;
@@ -218,6 +243,7 @@ int main(void) {
       cmocka_unit_test(nothing_is_read_before_the_place_is_known),
       cmocka_unit_test(one_call_at_a_time),
       cmocka_unit_test(failures_have_names),
+      cmocka_unit_test(waiting_has_an_end),
       cmocka_unit_test(wrong_registrations_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
