@@ -165,7 +165,7 @@ ull_binding ull_binding_default(const ull_source *source, size_t array);
 typedef enum ull_on_bad {
   ULL_ON_BAD_FAIL,    /* the batch with the bad sample is an error */
   ULL_ON_BAD_REPLACE, /* the next good sample in the epoch's order takes its place */
-  ULL_ON_BAD_SKIP,    /* it is left out: its batch is smaller, and may be empty */
+  ULL_ON_BAD_SKIP,    /* it is left out: its batch is smaller, and may be empty; but see refill */
 } ull_on_bad;
 
 /* max_bad: a tenth of the samples so far, and 100 at least. */
@@ -217,6 +217,15 @@ typedef struct ull_loader_options {
   /* Let no more workers run than the pace of ull_loader_next needs, as measured. Never changes the
    * stream. */
   bool adaptive;
+
+  /* With ULL_ON_BAD_SKIP: batches keep their size. What was left out is made up for by the samples
+   * that follow, so that an epoch has as many batches as its good samples make, the last one
+   * smaller; where nothing is bad the stream is that of the other rules. Batches begin at any
+   * position: their numbers rise, but not by one each time, and ull_loader_set_position counts as
+   * if nothing was bad; a state is exact. ull_loader_wait waits for the first slot of a batch
+   * alone. Takes two slots at least, and world_size 1: ranks would have different numbers of
+   * batches, which none of them could know beforehand. */
+  bool refill;
 } ull_loader_options;
 
 /* Two workers, four slots, batches of 64, shuffled, ragged last batch, endless, no augmentation,

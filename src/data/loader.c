@@ -188,14 +188,14 @@ static void wait_for_next(ull_loader *loader) {
   }
 }
 
-/* Whether the slot that is due may be lent; NULL where it was not even begun. */
+/* Whether the slot that is due came to a batch; NULL where it was not even begun. */
 static ull_status judge_slot(const ull_loader *loader, const ull__slot *slot) {
   if (slot != NULL && slot->failed) return ull__error_restore(&slot->error);
   if (slot == NULL || slot->state != ULL__SLOT_READY) {
     if (loader->death.status != ULL_OK) return ull__error_restore(&loader->death);
     return ULL__FAIL(ULL_ERROR_INTERNAL, "no loader thread is left");
   }
-  return ull__loader_check_bad(loader, slot);
+  return ULL_OK;
 }
 
 static void lend(ull_loader *loader, ull__slot *slot, uint64_t wait_ns) {
@@ -215,8 +215,6 @@ static void lend(ull_loader *loader, ull__slot *slot, uint64_t wait_ns) {
   counts->wait_ns += wait_ns;
   counts->replaced += slot->replaced;
   counts->skipped += batch->skipped;
-  ull__loader_book_bad(loader, slot);
-  loader->next_sequence++;
 }
 
 /* How many workers the pace of the caller needs: what a batch costs over what the caller does with
@@ -236,7 +234,7 @@ static void follow_pace(ull_loader *loader, uint64_t now, uint64_t samples) {
 
 static bool all_lent(const ull_loader *loader) {
   for (int i = 0; i < loader->options.prefetch; i++)
-    if (loader->slots[i].state != ULL__SLOT_LENT) return false;
+    if (loader->slots[i].state < ULL__SLOT_KEPT) return false;
   return true;
 }
 
@@ -268,8 +266,9 @@ bool ull_loader_wait(ull_loader *loader, uint64_t timeout_ns) {
   return due;
 }
 
-static ull_status next_locked(ull_loader *loader, const ull_batch **batch) {
+ull_status ull__loader_await(ull_loader *loader, ull__slot **slot, uint64_t *wait_ns) {
   ull__order_batch place;
+  *slot = NULL;
   if (!ull__order_batch_at(&loader->order, loader->next_sequence, &place)) return ULL_OK;
   if (all_lent(loader)) {
     return ULL__FAIL(ULL_ERROR_INVALID,
@@ -282,9 +281,30 @@ static ull_status next_locked(ull_loader *loader, const ull_batch **batch) {
   if (loader->paused) ull__loader_go(loader);
   bool waits = !ull__loader_is_ready(loader, loader->next_sequence);
   if (waits) wait_for_next(loader);
-  uint64_t wait_ns = waits || waited_from != 0 ? ull__clock_now_ns() - start_ns : 0;
-  ull__slot *slot = ull__loader_slot(loader, loader->next_sequence);
-  ULL__TRY(judge_slot(loader, slot));
+  if (waits || waited_from != 0) *wait_ns += ull__clock_now_ns() - start_ns;
+  ull__slot *found = ull__loader_slot(loader, loader->next_sequence);
+  ULL__TRY(judge_slot(loader, found));
+  *slot = found;
+  return ULL_OK;
+}
+
+/* The batch that is due, its bad samples booked. */
+static ull_status take_due(ull_loader *loader, ull__slot **slot, uint64_t *wait_ns) {
+  ULL__TRY(ull__loader_await(loader, slot, wait_ns));
+  if (*slot == NULL) return ULL_OK;
+  ULL__TRY(ull__loader_check_bad(loader, *slot));
+  for (uint64_t p = 0; p < (*slot)->place.samples; p++) ull__loader_book_place(loader, *slot, p);
+  loader->next_sequence++;
+  return ULL_OK;
+}
+
+static ull_status next_locked(ull_loader *loader, const ull_batch **batch) {
+  ull__slot *slot;
+  uint64_t wait_ns = 0, waited_from = loader->wait_began_ns;
+  uint64_t start_ns = waited_from != 0 ? waited_from : ull__clock_now_ns();
+  ULL__TRY(loader->options.refill ? ull__loader_gather(loader, &slot, &wait_ns)
+                                  : take_due(loader, &slot, &wait_ns));
+  if (slot == NULL) return ULL_OK;
   lend(loader, slot, wait_ns);
   follow_pace(loader, start_ns, slot->place.samples);
   *batch = &slot->batch;

@@ -36,6 +36,7 @@ typedef enum ull__slot_state {
   ULL__SLOT_FREE,
   ULL__SLOT_FILLING,
   ULL__SLOT_READY,
+  ULL__SLOT_KEPT, /* by ull_loader_next, which gathers a batch in it or from it */
   ULL__SLOT_LENT
 } ull__slot_state;
 
@@ -154,10 +155,14 @@ struct ull_loader {
   uint64_t step_ns;       /* what the caller does between two batches: a moving average */
   ull__ticks ticks;
   uint64_t stage_ticks[ULL_STAGE_COUNT];
-  uint64_t peak_large; /* as booked under the mutex */
-  uint64_t used_slots; /* the highest number of a slot that ever held a batch */
-  uint64_t bad;        /* met in the stream, also before a state that was restored */
-  uint64_t dealt;      /* samples asked for in the stream, for shares of them */
+  uint64_t peak_large;        /* as booked under the mutex */
+  uint64_t used_slots;        /* the highest number of a slot that ever held a batch */
+  ull__slot *gathered;        /* where batches are refilled: the batch that is being gathered, */
+  ull__slot *read;            /* the slot whose samples come next, which may be the same; */
+  uint64_t gathered_position; /* of the epoch, where that batch begins */
+  uint64_t read_place;        /* the first place of the other that was not looked at */
+  uint64_t bad;               /* met in the stream, also before a state that was restored */
+  uint64_t dealt;             /* samples asked for in the stream, for shares of them */
   ull__bad_sample bad_samples[ULL__BAD_SAMPLES];
   size_t bad_sample_count;
   ull_error death; /* why the first worker died */
@@ -258,6 +263,25 @@ void ull__loader_stop_workers(ull_loader *loader);
  * threads). */
 void ull__loader_fill_inline(ull_loader *loader);
 
+/* With the mutex held: waits for the batch of next_sequence; *slot is NULL behind the last. Where
+ * it failed, or no thread is left, why. Adds to *wait_ns. */
+ull_status ull__loader_await(ull_loader *loader, ull__slot **slot, uint64_t *wait_ns);
+
+/* The same where batches are refilled (loader_refill.c): a batch of good samples, ready to be lent
+ * and booked. The mutex is given up while samples are moved. */
+ull_status ull__loader_gather(ull_loader *loader, ull__slot **slot, uint64_t *wait_ns);
+
+/* With the mutex held: where the next batch begins, and the bad samples met before it. */
+void ull__loader_find_position(const ull_loader *loader, uint64_t *epoch, uint64_t *position,
+                               uint64_t *bad);
+
+/* Moves a sample of one slot to a place of another, or of the same. */
+void ull__loader_move_sample(const ull_loader *loader, const ull__slot *from, uint64_t from_place,
+                             ull__slot *to, uint64_t to_place);
+
+/* Mixes samples and class numbers of a batch without gaps. */
+ull_status ull__loader_mix(const ull_loader *loader, ull__slot *slot);
+
 /* The slot in which that batch is or is being filled; NULL where it is not begun, or lent. */
 ull__slot *ull__loader_slot(ull_loader *loader, uint64_t sequence);
 bool ull__loader_is_ready(ull_loader *loader, uint64_t sequence);
@@ -265,11 +289,13 @@ bool ull__loader_is_ready(ull_loader *loader, uint64_t sequence);
 /* The sample that place `place` of a slot asks for. */
 uint64_t ull__loader_asked(const ull_loader *loader, const ull__slot *slot, uint64_t place);
 
-/* With the mutex held, before a batch is lent: whether its bad samples are too many. */
+/* With the mutex held, before a batch is lent: whether its bad samples are too many. NULL: those
+ * that were booked. */
 ull_status ull__loader_check_bad(const ull_loader *loader, const ull__slot *slot);
 
-/* With the mutex held, when a batch is lent: remembers its bad samples. */
-void ull__loader_book_bad(ull_loader *loader, const ull__slot *slot);
+/* With the mutex held, when what was asked for at a place becomes part of the stream: remembers
+ * whether it is bad. */
+void ull__loader_book_place(ull_loader *loader, const ull__slot *slot, uint64_t place);
 
 /* With the mutex held and no claim under way: everything in the ring is forgotten. */
 void ull__loader_restart(ull_loader *loader);

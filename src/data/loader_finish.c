@@ -6,28 +6,27 @@
 #include "data/loader.h"
 #include "data/mix.h"
 
-static void move_sample(const ull_loader *loader, ull__slot *slot, uint64_t from, uint64_t to) {
+void ull__loader_move_sample(const ull_loader *loader, const ull__slot *from, uint64_t from_place,
+                             ull__slot *to, uint64_t to_place) {
   for (size_t i = 0; i < loader->options.binding_count; i++) {
     const ull__loader_array *array = &loader->arrays[i];
-    uint8_t *data = slot->data + array->offset;
+    uint64_t bytes = ull__loader_sample_bytes(array, from->place.length), at = array->offset;
     if (array->soft) {
-      int64_t *classes = (int64_t *)(slot->data + array->classes_offset);
-      classes[to] = classes[from];
-      continue;
+      bytes = sizeof(int64_t);
+      at = array->classes_offset;
     }
-    uint64_t bytes = ull__loader_sample_bytes(array, slot->place.length);
-    memcpy(data + to * bytes, data + from * bytes, bytes);
+    memcpy(to->data + at + to_place * bytes, from->data + at + from_place * bytes, bytes);
   }
-  slot->sample_index[to] = slot->sample_index[from];
-  slot->verdict[to] = slot->verdict[from];
-  slot->used_verdict[to] = slot->used_verdict[from];
+  to->sample_index[to_place] = from->sample_index[from_place];
+  to->verdict[to_place] = from->verdict[from_place];
+  to->used_verdict[to_place] = from->used_verdict[from_place];
 }
 
 static uint64_t close_gaps(const ull_loader *loader, ull__slot *slot) {
   uint64_t kept = 0;
   for (uint64_t place = 0; place < slot->place.samples; place++) {
     if (ull_verdict_is_bad((ull_verdict)slot->asked[place])) continue;
-    if (kept != place) move_sample(loader, slot, place, kept);
+    if (kept != place) ull__loader_move_sample(loader, slot, place, slot, kept);
     kept++;
   }
   return kept;
@@ -62,7 +61,7 @@ static ull__mix find_mix(const ull_loader *loader, const ull__slot *slot) {
   return (ull__mix){.kind = ULL__MIX_NONE, .lambda = 1};
 }
 
-static ull_status mix_batch(const ull_loader *loader, ull__slot *slot) {
+ull_status ull__loader_mix(const ull_loader *loader, ull__slot *slot) {
   ull__mix mix = find_mix(loader, slot);
   ull_batch *batch = &slot->batch;
   bool mixed = mix.kind != ULL__MIX_NONE;
@@ -89,10 +88,11 @@ ull_status ull__loader_finish(ull_loader *loader, ull__slot *slot) {
     ull__sample_result result;
     return ull__loader_die(loader, &result);
   }
+  if (loader->options.refill) return ULL_OK; /* the batch is gathered and mixed when it is due */
   if (loader->options.on_bad == ULL_ON_BAD_SKIP) {
     uint64_t kept = close_gaps(loader, slot);
     slot->batch.skipped = slot->place.samples - kept;
     slot->batch.samples = kept;
   }
-  return mix_batch(loader, slot);
+  return ull__loader_mix(loader, slot);
 }

@@ -42,6 +42,32 @@ static ull_status check_counts(const ull_loader_options *options) {
   return ULL_OK;
 }
 
+/* A batch is filled up from the next one, which must be of the same length and on the same rank. */
+static ull_status check_refill(const ull_loader_options *options) {
+  if (!options->refill) return ULL_OK;
+  if (options->on_bad != ULL_ON_BAD_SKIP)
+    return ULL__FAIL(ULL_ERROR_INVALID,
+                     "only batches from which samples are left out are refilled");
+  if (options->world_size > 1) {
+    ULL__FAIL(ULL_ERROR_UNSUPPORTED,
+              "batches that are filled up are not equally many on %" PRIu64
+              " ranks: what is bad on one is not on the others",
+              options->world_size);
+  } else if (options->source->bucket_count > 0) {
+    ULL__FAIL(ULL_ERROR_UNSUPPORTED,
+              "samples of several lengths: what follows a batch is of another "
+              "length and cannot fill it up");
+  } else if (options->prefetch < 2) {
+    ULL__FAIL(ULL_ERROR_USAGE, "one batch slot: a batch is filled up from the next one");
+    ull__error_holder("--prefetch %d", options->prefetch);
+    return ull__error_change("use a --prefetch of at least 2");
+  } else {
+    return ULL_OK;
+  }
+  ull__error_holder("--on-bad skip");
+  return ull__error_change("--on-bad replace: the next good sample takes the place of a bad one");
+}
+
 bool ull__loader_has_pictures(const ull_loader_options *options) {
   for (size_t i = 0; i < options->binding_count; i++) {
     const ull_array_info *info = ull_source_array(options->source, options->bindings[i].array);
@@ -199,6 +225,7 @@ ull_status ull__loader_plan(const ull_loader_options *options, ull__loader_layou
   ull__order order;
   *layout = (ull__loader_layout){0};
   ULL__TRY(check_counts(options));
+  ULL__TRY(check_refill(options));
   ULL__TRY(ull__order_create(options, &order));
   layout->has_pictures = ull__loader_has_pictures(options);
   layout->standby = suit_standby(options);

@@ -12,9 +12,10 @@ enum { STATE_VERSION = 1 };
 _Static_assert(sizeof(ull_loader_state) == 56, "the state is stored as it is");
 
 static void read_position(const ull_loader *loader, uint64_t *epoch, uint64_t *position) {
+  uint64_t bad;
   pthread_mutex_t *mutex = &((ull_loader *)loader)->mutex;
   pthread_mutex_lock(mutex);
-  ull__order_position(&loader->order, loader->next_sequence, epoch, position);
+  ull__loader_find_position(loader, epoch, position, &bad);
   pthread_mutex_unlock(mutex);
 }
 
@@ -30,6 +31,7 @@ void ull__loader_restart(ull_loader *loader) {
     ull__slot *slot = &loader->slots[i];
     if (slot->state != ULL__SLOT_LENT) slot->state = ULL__SLOT_FREE;
   }
+  loader->gathered = loader->read = NULL;
   loader->claim_sequence = loader->next_sequence = 0;
   loader->claim_sample = 0;
 }
@@ -87,8 +89,7 @@ ull_loader_state ull_loader_get_state(const ull_loader *loader) {
   state.seed = loader->options.seed;
   pthread_mutex_t *mutex = &((ull_loader *)loader)->mutex;
   pthread_mutex_lock(mutex);
-  ull__order_position(&loader->order, loader->next_sequence, &state.epoch, &state.position);
-  state.bad = loader->bad;
+  ull__loader_find_position(loader, &state.epoch, &state.position, &state.bad);
   pthread_mutex_unlock(mutex);
   state.check = check_of(&state);
   return state;

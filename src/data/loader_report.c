@@ -22,6 +22,7 @@ const char *ull_loader_stage_name(ull_loader_stage stage) {
 
 static uint64_t count_bad(const ull__slot *slot) {
   uint64_t bad = 0;
+  if (slot == NULL) return 0;
   for (uint64_t i = 0; i < slot->place.samples; i++) {
     bad += ull_verdict_is_bad((ull_verdict)slot->asked[i]);
   }
@@ -31,7 +32,8 @@ static uint64_t count_bad(const ull__slot *slot) {
 static uint64_t allowed_bad(const ull_loader *loader, const ull__slot *slot) {
   uint64_t most = loader->options.max_bad;
   if (most != ULL_MAX_BAD_SHARE) return most;
-  uint64_t share = (loader->dealt + slot->place.samples) / SHARE_BAD;
+  uint64_t dealt = loader->dealt + (slot != NULL ? slot->place.samples : 0);
+  uint64_t share = dealt / SHARE_BAD;
   return share > LEAST_SHARE_BAD ? share : LEAST_SHARE_BAD;
 }
 
@@ -60,15 +62,13 @@ static void remember(ull_loader *loader, const ull__slot *slot, uint64_t place) 
       .verdict = (ull_verdict)slot->asked[place]};
 }
 
-void ull__loader_book_bad(ull_loader *loader, const ull__slot *slot) {
-  for (uint64_t i = 0; i < slot->place.samples; i++) {
-    ull_verdict verdict = (ull_verdict)slot->asked[i];
-    loader->counts.verdicts[verdict]++;
-    if (!ull_verdict_is_bad(verdict)) continue;
-    loader->bad++;
-    remember(loader, slot, i);
-  }
-  loader->dealt += slot->place.samples;
+void ull__loader_book_place(ull_loader *loader, const ull__slot *slot, uint64_t place) {
+  ull_verdict verdict = (ull_verdict)slot->asked[place];
+  loader->counts.verdicts[verdict]++;
+  loader->dealt++;
+  if (!ull_verdict_is_bad(verdict)) return;
+  loader->bad++;
+  remember(loader, slot, place);
 }
 
 size_t ull_loader_bad_samples(const ull_loader *loader, size_t first, ull_bad_sample *out,

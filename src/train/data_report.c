@@ -71,8 +71,9 @@ static void add_bad(const ull_trainer *t, uint64_t bad, char *text, size_t used,
   ull_bad_sample *samples = ull__alloc(PRINTED_BAD, sizeof *samples);
   if (samples == NULL) return;
   size_t count = ull_loader_bad_samples(t->train_loader, 0, samples, PRINTED_BAD);
-  used += (size_t)snprintf(text + used, size - used, "bad       %llu samples were replaced:\n",
-                           (unsigned long long)bad);
+  used += (size_t)snprintf(text + used, size - used, "bad       %llu samples were %s:\n",
+                           (unsigned long long)bad,
+                           t->job->train.options.refill ? "left out" : "replaced");
   for (size_t i = 0; i < count && used < size; i++)
     used += (size_t)snprintf(text + used, size - used, "          %s: %s%s%s\n", samples[i].path,
                              ull_verdict_name(samples[i].verdict), samples[i].reason[0] ? ": " : "",
@@ -85,6 +86,10 @@ const char *ull_trainer_summary(ull_trainer *t) {
   ull__data_report report = ull__trainer_data_report(t);
   if (!report.is_known) return "";
   size_t used = (size_t)describe(t, &report, text, sizeof text);
+  if (t->finished && t->step < t->job->total_steps && t->job->train.options.refill)
+    used += (size_t)snprintf(text + used, sizeof text - used,
+                             "steps     %llu of %llu planned: epochs were shorter\n",
+                             (unsigned long long)t->step, (unsigned long long)t->job->total_steps);
   if (report.bad > 0) add_bad(t, report.bad, text, used, sizeof text);
   ull__free(t->texts[ULL__TEXT_SUMMARY]);
   t->texts[ULL__TEXT_SUMMARY] = ull__strdup(text);

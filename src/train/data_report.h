@@ -11,7 +11,7 @@ typedef struct ull__data_report {
   ull_loader_stage stage; /* that the loader's threads spend most time in */
   double stage_share;     /* of their work */
   double gain;            /* how many times as fast without waiting */
-  uint64_t bad;           /* samples that were replaced */
+  uint64_t bad;           /* samples that were replaced or left out */
 } ull__data_report;
 
 ull__data_report ull__trainer_data_report(const ull_trainer *trainer);

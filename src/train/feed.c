@@ -183,18 +183,24 @@ static ull_status open_source(const ull__job *job, const char *text, ull_split s
 }
 
 /* What becomes of samples that cannot be used. */
-static ull_status read_bad_rules(const ull_config *config, ull_loader_options *options) {
+static void read_bad_rules(const ull_config *config, ull_loader_options *options) {
   const char *word = ull_config_text(config, "on-bad");
-  if (strcmp(word, "skip") == 0) {
-    ULL__FAIL(ULL_ERROR_UNSUPPORTED, "--on-bad skip: a plan is made for batches of one size");
-    ull__error_holder("--on-bad");
-    return ull__error_change("--on-bad replace or --on-bad fail");
-  }
-  options->on_bad = strcmp(word, "fail") == 0 ? ULL_ON_BAD_FAIL : ULL_ON_BAD_REPLACE;
+  options->refill = strcmp(word, "skip") == 0; /* plans are made for batches of one size */
+  options->on_bad = options->refill             ? ULL_ON_BAD_SKIP
+                    : strcmp(word, "fail") == 0 ? ULL_ON_BAD_FAIL
+                                                : ULL_ON_BAD_REPLACE;
   options->max_bad = ull_config_has(config, "max-bad")
                          ? (uint64_t)ull_config_integer(config, "max-bad")
                          : ULL_MAX_BAD_SHARE;
-  return ULL_OK;
+}
+
+/* Evaluation passes once. Training goes on for as many steps as are planned: as the index has it,
+ * or where samples are left out and epochs are shorter, to the end of the last epoch. */
+static uint64_t choose_epochs(const ull_config *config, bool training, bool shortens) {
+  if (!training) return 1;
+  return shortens && !ull_config_has(config, "steps")
+             ? (uint64_t)ull_config_integer(config, "epochs")
+             : 0;
 }
 
 static bool has_pictures(const ull__feed *feed) {
@@ -263,9 +269,9 @@ static ull_status fill_feed(const ull__job *job, bool training, ull__feed *feed)
   feed->options.seed = (uint64_t)ull_config_integer(config, "seed");
   choose_threads(config, feed);
   feed->options.shuffle = training && !ull_config_flag(config, "no-shuffle");
-  feed->options.epochs = training ? 0 : 1;
   choose_augment(job, training, feed);
-  ULL__TRY(read_bad_rules(config, &feed->options));
+  read_bad_rules(config, &feed->options);
+  feed->options.epochs = choose_epochs(config, training, feed->options.refill);
   ULL__TRY(fit_loader(job, &feed->options));
   return ull_loader_bound_bytes(&feed->options, &feed->bound);
 }

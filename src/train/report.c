@@ -45,22 +45,31 @@ static void add_feed(page *p, const char *title, const ull__feed *feed, bool tra
   add(p, "\n");
 }
 
+static void add_bad_rules(page *p, const ull_loader_options *options) {
+  if (options->on_bad == ULL_ON_BAD_FAIL) {
+    add(p, "bad       a sample that cannot be used ends the run\n");
+    return;
+  }
+  add(p, "bad       samples that cannot be used are %s; ",
+      options->refill ? "left out" : "replaced");
+  if (options->max_bad == ULL_MAX_BAD_SHARE)
+    add(p, "more than a tenth, 100 at least, end the run\n");
+  else
+    add(p, "more than %llu end the run\n", (unsigned long long)options->max_bad);
+  if (!options->refill) return;
+  add(p,
+      "          batches are filled up by those that follow, so that an epoch may be shorter than "
+      "planned; the rate\n          keeps to the steps planned, and an epoch's last batch is left "
+      "out where no plan has its size\n");
+}
+
 static void add_loader(page *p, const ull__feed *feed) {
   char text[512];
   const ull_loader_options *options = &feed->options;
   add(p, "loader    %d thread%s%s, %d batches ahead, %s\n", options->workers,
       options->workers == 1 ? "" : "s", options->adaptive ? " at most" : "", options->prefetch,
       ull_loader_bound_describe(&feed->bound, text, sizeof text));
-  if (options->on_bad == ULL_ON_BAD_FAIL) {
-    add(p, "bad       a sample that cannot be used ends the run\n");
-  } else if (options->max_bad == ULL_MAX_BAD_SHARE) {
-    add(p,
-        "bad       samples that cannot be used are replaced; more than a tenth, 100 at least, end "
-        "the run\n");
-  } else {
-    add(p, "bad       samples that cannot be used are replaced; more than %llu end the run\n",
-        (unsigned long long)options->max_bad);
-  }
+  add_bad_rules(p, options);
 }
 
 static void add_data(page *p, const ull__job *job) {

@@ -10,20 +10,20 @@ static void collect(const ull_batch *batch, void **arrays) {
   for (size_t a = 0; a < batch->array_count; a++) arrays[a] = batch->arrays[a].data;
 }
 
-static ull_status train_batch(ull_trainer *t, const ull_train_events *events) {
+/* Waits for the next batch; NULL at the end of the stream. */
+static ull_status next_batch(ull_trainer *t, const ull_batch **batch, double *wait) {
   uint64_t began = ull__clock_now_ns();
-  const ull_batch *batch = NULL;
+  ULL__TRY(ull_loader_next(t->train_loader, batch));
+  *wait = (double)(ull__clock_now_ns() - began) * 1e-9;
+  return ULL_OK;
+}
+
+static ull_status train_batch(ull_trainer *t, const ull_batch *batch, uint32_t variant, double wait,
+                              const ull_train_events *events) {
   void *arrays[ULL_DATA_MAX_ARRAYS];
   ull_step_metrics metrics;
-  ULL__TRY(ull_loader_next(t->train_loader, &batch));
-  double wait = (double)(ull__clock_now_ns() - began) * 1e-9;
-  uint32_t variant;
   collect(batch, arrays);
-  ull_status status = ull__trainer_find_variant(t, batch, &variant);
-  if (status == ULL_OK)
-    status = ull__trainer_step_on(t, variant, arrays, batch->samples, batch->epoch + 1, &metrics);
-  ull_loader_release(t->train_loader, batch);
-  ULL__TRY(status);
+  ULL__TRY(ull__trainer_step_on(t, variant, arrays, batch->samples, batch->epoch + 1, &metrics));
   metrics.data_wait_seconds = wait;
   metrics.seconds += wait;
   if (t->step <= t->history) t->step_seconds[t->step - 1] = metrics.seconds;
@@ -35,6 +35,25 @@ static ull_status train_batch(ull_trainer *t, const ull_train_events *events) {
   return ULL_OK;
 }
 
+static ull_status refuse_few(const ull_trainer *t, const ull_batch *batch) {
+  ULL__FAIL(ULL_ERROR_DATA, "%s: its %llu good samples do not make a batch of %lld",
+            ull_source_text(t->job->train.source), (unsigned long long)batch->samples,
+            (long long)t->job->batch_size);
+  ull__error_holder("--on-bad skip");
+  return ull__error_change("mend the data, or use a smaller --batch-size");
+}
+
+/* Where bad samples were left out, the last batch of an epoch may be of a size that nothing was
+ * planned for: it is left out as well. */
+static ull_status use_batch(ull_trainer *t, const ull_batch *batch, double wait,
+                            const ull_train_events *events) {
+  uint32_t variant;
+  ULL__TRY(ull__trainer_find_variant(t, batch, &variant));
+  bool leave = t->job->train.options.refill && !ull__trainer_takes(t, variant, batch->samples);
+  if (!leave) return train_batch(t, batch, variant, wait, events);
+  return batch->batch > 0 ? ULL_OK : refuse_few(t, batch);
+}
+
 static ull_status evaluate_epoch(ull_trainer *t, const ull_train_events *events) {
   ull_evaluation evaluation;
   if (!t->eval_loader) return ULL_OK;
@@ -42,19 +61,33 @@ static ull_status evaluate_epoch(ull_trainer *t, const ull_train_events *events)
   if (status == ULL_ERROR_STOPPED) return ULL_OK; /* the loop ends, and weights are saved */
   ULL__TRY(status);
   t->accuracy = evaluation.accuracy;
-  uint64_t epoch = (t->step + t->job->epoch_steps - 1) / t->job->epoch_steps;
-  if (events && events->evaluation) events->evaluation(events->context, epoch, &evaluation);
+  if (events && events->evaluation) events->evaluation(events->context, t->epoch, &evaluation);
+  return ULL_OK;
+}
+
+/* An epoch has ended where the next batch is of another, or there is none. */
+static ull_status begin_epoch(ull_trainer *t, const ull_batch *batch,
+                              const ull_train_events *events) {
+  uint64_t epoch = batch != NULL ? batch->epoch + 1 : UINT64_MAX;
+  if (epoch == t->epoch) return ULL_OK;
+  if (t->epoch > 0) ULL__TRY(evaluate_epoch(t, events));
+  t->epoch = epoch;
   return ULL_OK;
 }
 
 static ull_status train_steps(ull_trainer *t, const ull_train_events *events) {
-  while (t->step < t->job->total_steps) {
-    if (atomic_load(&t->stop)) return ULL_OK;
-    ULL__TRY(train_batch(t, events));
-    bool epoch_ends = t->step % t->job->epoch_steps == 0 || t->step == t->job->total_steps;
-    if (epoch_ends) ULL__TRY(evaluate_epoch(t, events));
+  while (t->step < t->job->total_steps && !atomic_load(&t->stop)) {
+    const ull_batch *batch = NULL;
+    double wait;
+    ULL__TRY(next_batch(t, &batch, &wait));
+    if (batch == NULL) break;
+    ull_status status = begin_epoch(t, batch, events);
+    if (status == ULL_OK && !atomic_load(&t->stop)) status = use_batch(t, batch, wait, events);
+    ull_loader_release(t->train_loader, batch);
+    ULL__TRY(status);
   }
-  return ULL_OK;
+  if (atomic_load(&t->stop) && t->step < t->job->total_steps) return ULL_OK;
+  return begin_epoch(t, NULL, events);
 }
 
 static ull_status save(ull_trainer *t) {
@@ -108,6 +141,8 @@ static ull_status evaluate_batch(ull_trainer *t, const ull_batch *batch, tally *
   const ull__program_indices *programs = &t->programs[variant];
   uint64_t whole = (uint64_t)t->job->micro_batch;
   bool is_tail = batch->samples < whole && programs->eval_tail >= 0;
+  uint64_t tail = (uint64_t)t->job->variants[variant].eval_tail_batch;
+  if (is_tail && batch->samples != tail) return ULL_OK; /* bad samples were left out */
   uint32_t program = (uint32_t)(is_tail ? programs->eval_tail : programs->eval);
   void *arrays[ULL_DATA_MAX_ARRAYS];
   collect(batch, arrays);

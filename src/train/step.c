@@ -67,6 +67,12 @@ static int find_program_of(const ull_trainer *t, uint32_t variant, uint64_t samp
   return -1;
 }
 
+bool ull__trainer_takes(const ull_trainer *t, uint32_t variant, uint64_t samples) {
+  uint64_t micro = (uint64_t)t->job->micro_batch, rest = samples % micro;
+  bool whole = samples < micro || find_program_of(t, variant, micro) >= 0;
+  return whole && (rest == 0 || find_program_of(t, variant, rest) >= 0);
+}
+
 static ull_status run_parts(ull_trainer *t, uint32_t variant, void *const *arrays, uint64_t samples,
                             double *loss, double *correct) {
   const ull__model *model = t->job->variants[variant].trained;

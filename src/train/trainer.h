@@ -31,7 +31,8 @@ struct ull_trainer {
   float loss_weight;
   int64_t rng[ULL__RNG_COUNT];
 
-  uint64_t step; /* finished */
+  uint64_t step;  /* finished */
+  uint64_t epoch; /* under way, from 1; 0 = none */
   atomic_bool stop;
 
   /* history, as long as the run */
@@ -54,6 +55,9 @@ enum { ULL__TEXT_PLAN, ULL__TEXT_HEADER, ULL__TEXT_SHOW, ULL__TEXT_RESULT, ULL__
 /* Trains on `samples` samples whose arrays are the inputs of a variant's model, in their order. */
 ull_status ull__trainer_step_on(ull_trainer *trainer, uint32_t variant, void *const *arrays,
                                 uint64_t samples, uint64_t epoch, ull_step_metrics *out);
+
+/* Whether the plan has programs for a batch of so many samples. */
+bool ull__trainer_takes(const ull_trainer *trainer, uint32_t variant, uint64_t samples);
 
 /* The variant of a batch: that of its length. */
 ull_status ull__trainer_find_variant(const ull_trainer *trainer, const ull_batch *batch,
