@@ -4,114 +4,39 @@ length a document is filled up to, and every length's programs take what was pla
 """
 
 import json
-import os
 import pathlib
-import random
 import re
 import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 import command
+import documents
 
-MODEL = "zoo:gpt2_tiny?packed=1"
-LENGTH, DOCUMENTS, BATCH = 64, 52, 8
-CLOSE = 1e-5
-
-
-def make_documents():
-    """One to four sentences; every fourth one is a question whose answer alone is learnt."""
-    draw = random.Random(11)
-    nouns, verbs = ["the cat", "a dog", "my king"], ["sees", "hears", "likes"]
-    documents = []
-    for i in range(DOCUMENTS):
-        words = f"{draw.choice(nouns)} {draw.choice(verbs)}"
-        if i % 4 == 3:
-            answer = "yes, " + words[:draw.randrange(4, 12)]
-            documents.append({"prompt": f"{words}? ", "completion": answer})
-        else:
-            documents.append({"text": " and ".join([words] * draw.choice([1, 1, 1, 2, 3, 4]))[:60]})
-    return documents
+DOCUMENTS, BATCH = 52, 8
 
 
-def inputs_of(document):
-    return len("".join(document.values()))
-
-
-def targets_of(document):
-    return len(document["text"]) if "text" in document else len(document["completion"]) + 1
-
-
-class BucketedTraining(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.place = command.folder()
-        cls.env = {"XDG_CACHE_HOME": os.path.join(cls.place.name, "cache")}
-        cls.documents = make_documents()
-        cls.data = cls.write("all.jsonl", cls.documents)
-        cls.trained = cls.train(cls.data, "--buckets", 4, "--batch-size", BATCH, "--steps", 60)
-        cls.start = ["--init", cls.trained["weights"], "--no-shuffle", "--steps", 1, "--lr", "0.1"]
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.place.cleanup()
-
-    @classmethod
-    def write(cls, name, documents):
-        path = os.path.join(cls.place.name, name)
-        with open(path, "w", encoding="utf-8") as out:
-            out.writelines(json.dumps(document) + "\n" for document in documents)
-        return f"text:{path}"
-
-    @classmethod
-    def words(cls, data, *more):
-        return [MODEL, "--data", data, "--seq", LENGTH, "--threads", 2, "--opt", "adam", "--lr", "0.003", *more]
-
-    @classmethod
-    def train(cls, data, *more):
-        return command.train(*cls.words(data, *more), env=cls.env)
-
-    def refuse(self, *more, model=MODEL, data=None, code=2):
-        done = command.run("train", model, "--data", data or self.data, "--seq", LENGTH, "--steps", 1, *more,
-                           env=self.env)
-        self.assertEqual(done.code, code, done.stderr)
-        return done.stderr
+class BucketedTraining(documents.Training):
+    COUNT, HOW = DOCUMENTS, ("--buckets", 4, "--batch-size", BATCH)
 
     # ---- what is learnt ----
-
-    def test_the_loss_falls(self):
-        losses = self.trained["losses"]
-        self.assertEqual(len(losses), 60)
-        self.assertGreater(losses[0], 5)
-        self.assertLess(sum(losses[-7:]) / 7, 0.5 * losses[0])
-
-    def loss(self, data, batch, *more):
-        return command.train(MODEL, "--data", data, "--seq", LENGTH, "--threads", 2, *self.start, "--batch-size",
-                             batch, *more, env=self.env)["losses"][0]
 
     def test_a_batch_is_the_mean_of_its_documents(self):
         """Of the shortest bucket: what comes first unless shuffled."""
         bucket = self.trained["buckets"][-1]
-        chosen = [d for d in self.documents if inputs_of(d) <= bucket["length"]]
+        chosen = [d for d in self.documents if documents.inputs_of(d) <= bucket["length"]]
         self.assertEqual(len(chosen), bucket["samples"])
         self.assertGreater(len(chosen), 10)
-        together = self.loss(self.data, len(chosen), "--buckets", 4)
-        singles = [self.write(f"{i}.jsonl", [d]) for i, d in enumerate(chosen)]
-        losses = command.side_by_side(lambda data: self.loss(data, 1), singles)
-        weights = [targets_of(d) for d in chosen]
-        alone = sum(loss * weight for loss, weight in zip(losses, weights)) / sum(weights)
-        self.assertLess(abs(together - alone), CLOSE * alone)
+        alone = self.loss_alone(chosen)
+        self.assert_close(self.loss(self.data, len(chosen), "--buckets", 4), alone)
         for micro in (1, 5):
-            parts = self.loss(self.data, len(chosen), "--buckets", 4, "--micro-batch", micro)
-            self.assertLess(abs(parts - alone), CLOSE * alone)
+            self.assert_close(self.loss(self.data, len(chosen), "--buckets", 4, "--micro-batch", micro), alone)
 
     def test_evaluation_over_all_lengths(self):
-        common = ["eval", MODEL, "--data", self.data, "--seq", LENGTH, "--init", self.trained["weights"],
-                  "--threads", 2]
-        whole = command.run_json(*common, "--batch-size", DOCUMENTS, env=self.env)["loss"]
+        whole = self.evaluate("--batch-size", DOCUMENTS)["loss"]
         for more in (["--buckets", 4], ["--buckets", "16,48"], ["--buckets", 1], ["--buckets", "63,", "--batch-size", 3]):
-            said = command.run_json(*common, "--batch-size", BATCH, *more, env=self.env)
-            self.assertLess(abs(said["loss"] - whole), CLOSE * whole, more)
+            said = self.evaluate("--batch-size", BATCH, *more)
+            self.assert_close(said["loss"], whole, more)
             self.assertEqual(said["samples"], DOCUMENTS)
 
     def padding(self, *more):
@@ -181,7 +106,7 @@ class BucketedTraining(unittest.TestCase):
         self.assertEqual(self.train(self.data, *common, "--memory", least)["measured_peak_bytes"]["device"], least)
 
     def test_a_saved_plan_names_lengths(self):
-        path = os.path.join(self.place.name, "plan.json")
+        path = self.path("plan.json")
         command.plan(*self.words(self.data, "--buckets", "24,48", "--batch-size", 4, "--save", path), env=self.env)
         names = {program["name"] for program in json.loads(pathlib.Path(path).read_text())["programs"]}
         self.assertLessEqual({"train@24", "train@48", "train@64"}, names)
@@ -221,7 +146,7 @@ class BucketedTraining(unittest.TestCase):
         self.assertIn("too many", self.refuse("--buckets", 9))
         self.assertIn("longer", self.refuse("--buckets", "32,65"))
         self.assertIn("ascend", self.refuse("--buckets", "32,16"))
-        self.assertIn("packed=1", self.refuse("--buckets", 4, model="zoo:gpt2_tiny?vocab=257", code=1))
+        self.assertIn("packed=1", self.refuse("--buckets", 4, model=documents.UNPACKED, code=1))
         one = self.write("one.jsonl", [{"text": "a"}, {"text": "abcdef"}])
         self.assertIn("sequences of 1", self.refuse("--buckets", "1,", "--batch-size", 1, data=one))
 
