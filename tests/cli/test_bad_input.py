@@ -13,7 +13,6 @@ import signal
 import struct
 import subprocess
 import sys
-import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
@@ -212,24 +211,9 @@ class BadInput(unittest.TestCase):
         self.assertRegex(self.normal(error["message"]), r"FOLDER/read-only/run")
         self.assertRegex(error["message"], r"Read-only file system|Permission denied")
 
-    def start_run(self, folder):
-        """A run without end that holds its folder."""
-        process = subprocess.Popen(
-            [command.BINARY, "train", *SMALL[:3], "--steps", "100000000", "--run", folder],
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        metrics = pathlib.Path(folder, "metrics.jsonl")
-        for _ in range(600):
-            if metrics.exists() and metrics.stat().st_size > 0:
-                return process
-            if process.poll() is not None:
-                break
-            time.sleep(0.1)
-        process.kill()
-        self.fail(f"the first run does not start: {process.communicate()[1]}")
-
     def test_two_runs_in_one_folder(self):
         folder = self.path("shared")
-        first = self.start_run(folder)
+        first = command.start_run(folder, *SMALL)
         try:
             self.check("two_runs_in_one_folder", 1, "busy", "train", *SMALL, "--run", folder)
             self.assertIsNone(first.poll(), "the first run was disturbed")

@@ -24,7 +24,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support
 import command
 
 SMALL = ["zoo:mlp?hidden=16", "--batch-size", "8"]
-ENDLESS = ["--steps", "100000000"]
 FILES = {"config.json", "lock", "metrics.jsonl", "weights.safetensors"}
 
 
@@ -55,20 +54,8 @@ class Case(unittest.TestCase):
     def check_files(self, expected):
         self.assertEqual({path.name for path in self.run_folder.iterdir()}, expected)
 
-    def start(self, *arguments, **options):
-        """A run without end that has begun."""
-        process = subprocess.Popen(
-            [command.BINARY, "train", *SMALL, *ENDLESS, "--run", self.run_folder, *arguments],
-            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options})
-        metrics = self.run_folder / "metrics.jsonl"
-        for _ in range(600):
-            if metrics.exists() and metrics.stat().st_size > 0:
-                return process
-            if process.poll() is not None:
-                break
-            time.sleep(0.1)
-        process.kill()
-        self.fail(f"the run does not start: {process.communicate()}")
+    def start(self, **options):
+        return command.start_run(self.run_folder, *SMALL, **options)
 
 
 class Signals(Case):

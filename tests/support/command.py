@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -87,6 +88,21 @@ def run_json(*arguments, **options):
         raise AssertionError(
             f"{result.describe()} ended with {result.code}: {result.stderr[-2000:]}")
     return result.object
+
+
+def start_run(folder, *arguments, **options):
+    """A run without end that has begun: `train` in a process of its own, given to Popen with the options."""
+    process = subprocess.Popen([BINARY, "train", *map(str, arguments), "--steps", "100000000", "--run", folder],
+                               **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options})
+    metrics = pathlib.Path(folder, "metrics.jsonl")
+    for _ in range(600):
+        if metrics.exists() and metrics.stat().st_size > 0:
+            return process
+        if process.poll() is not None:
+            break
+        time.sleep(0.1)
+    process.kill()
+    raise AssertionError(f"the run does not start: {process.communicate()}")
 
 
 def plan(*arguments, **options):
