@@ -41,7 +41,7 @@ function(ullage_describe_test name kind)
     set(timeout 1800)
   endif()
   list(REMOVE_DUPLICATES labels)
-  if(TARGET ${kind}_${name} AND labels MATCHES "(^|;)(device|run|data|fault|recorder)(;|$)")
+  if(TARGET ${kind}_${name} AND labels MATCHES "(^|;)(device|run|data|fault)(;|$)")
     add_dependencies(concurrency_tests ${kind}_${name})
   endif()
   set_tests_properties(${kind}.${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout}

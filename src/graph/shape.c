@@ -130,15 +130,3 @@ char *ull__shape_text(const ull__shape *shape, char *text, size_t size) {
   }
   return text;
 }
-
-bool ull__shape_broadcasts(const ull__shape *small, const ull__shape *large) {
-  if (small->rank > large->rank) return false;
-  const uint32_t lead = large->rank - small->rank;
-  for (uint32_t i = 0; i < small->rank; i++) {
-    const ull__dim dim = small->dims[i];
-    if (!ull__dim_equal(dim, ull__dim_of(1)) && !ull__dim_equal(dim, large->dims[lead + i])) {
-      return false;
-    }
-  }
-  return true;
-}

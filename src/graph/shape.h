@@ -56,8 +56,4 @@ ull_status ull__shape_bytes(const ull__shape *shape, ull_dtype dtype, uint64_t *
 /* "[B, 3, 32, 32]", "[16B, 64]", "[7]", "[]". Returns `text`. */
 char *ull__shape_text(const ull__shape *shape, char *text, size_t size);
 
-/* Whether trailing dimensions of `small` broadcast over `large` as PyTorch does, `small` never
- * being the larger. */
-bool ull__shape_broadcasts(const ull__shape *small, const ull__shape *large);
-
 #endif

@@ -23,7 +23,6 @@
 #endif
 
 static atomic_uint_fast64_t committed_bytes;
-static atomic_uint_fast64_t peak_committed_bytes;
 
 uint64_t ull__page_bytes(void) {
   return (uint64_t)sysconf(_SC_PAGESIZE);
@@ -79,13 +78,6 @@ ull_status ull__slab_reserve(ull__slab *slab, uint64_t bytes) {
   return ULL_OK;
 }
 
-static void count_commit(uint64_t bytes) {
-  uint64_t now = atomic_fetch_add(&committed_bytes, bytes) + bytes;
-  uint64_t peak = atomic_load(&peak_committed_bytes);
-  while (now > peak && !atomic_compare_exchange_weak(&peak_committed_bytes, &peak, now)) {
-  }
-}
-
 static void touch(unsigned char *from, uint64_t bytes) {
   for (uint64_t at = 0; at < bytes; at += ull__page_bytes()) {
     ((volatile unsigned char *)from)[at] = 0;
@@ -137,23 +129,10 @@ ull_status ull__slab_commit(ull__slab *slab, uint64_t offset, uint64_t bytes) {
     withdraw(slab->base + from, old_from - from);
     return status;
   }
-  count_commit((to - from) - slab->committed_bytes);
+  atomic_fetch_add(&committed_bytes, (to - from) - slab->committed_bytes);
   slab->committed_from = from;
   slab->committed_to = to;
   slab->committed_bytes = to - from;
-  return ULL_OK;
-}
-
-ull_status ull__slab_decommit(ull__slab *slab, uint64_t keep_bytes) {
-  uint64_t keep =
-      keep_bytes >= slab->bytes ? slab->bytes : ull__align_up(keep_bytes, ull__page_bytes());
-  if (keep < slab->committed_from) keep = slab->committed_from;
-  if (slab->committed_bytes == 0 || keep >= slab->committed_to) return ULL_OK;
-  uint64_t bytes = slab->committed_to - keep;
-  withdraw(slab->base + keep, bytes);
-  atomic_fetch_sub(&committed_bytes, bytes);
-  slab->committed_to = keep;
-  slab->committed_bytes = keep - slab->committed_from;
   return ULL_OK;
 }
 
@@ -166,8 +145,4 @@ void ull__slab_release(ull__slab *slab) {
 
 uint64_t ull__slab_committed_bytes(void) {
   return atomic_load(&committed_bytes);
-}
-
-uint64_t ull__slab_peak_committed_bytes(void) {
-  return atomic_load(&peak_committed_bytes);
 }

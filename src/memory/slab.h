@@ -42,15 +42,10 @@ ull_status ull__slab_reserve(ull__slab *slab, uint64_t bytes);
  * bytes where the kernel refuses; then the slab is as it was. */
 ull_status ull__slab_commit(ull__slab *slab, uint64_t offset, uint64_t bytes);
 
-/* Gives the pages behind `keep_bytes` (rounded up to a page) back; they fault again when touched.
- */
-ull_status ull__slab_decommit(ull__slab *slab, uint64_t keep_bytes);
-
 /* Returns everything. A slab of zeroes and a released slab are allowed. */
 void ull__slab_release(ull__slab *slab);
 
-/* Committed bytes of all slabs of the process now, and the most there ever were. */
+/* Committed bytes of all slabs of the process. */
 uint64_t ull__slab_committed_bytes(void);
-uint64_t ull__slab_peak_committed_bytes(void);
 
 #endif

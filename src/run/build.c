@@ -80,13 +80,10 @@ static ull_status add_input(ull__executable *executable, const ull__instruction 
   }
   for (uint32_t i = 0; i < executable->input_count; i++) {
     *out = i;
-    if (strcmp(executable->inputs[i].name, value->name) == 0) return ULL_OK;
+    if (strcmp(executable->input_names[i], value->name) == 0) return ULL_OK;
   }
   *out = executable->input_count++;
-  executable->inputs[*out] = (ull__executor_input){.name = value->name,
-                                                   .dtype = value->dtype,
-                                                   .shape = value->shape,
-                                                   .bytes = instruction->bytes[0]};
+  executable->input_names[*out] = value->name;
   return ULL_OK;
 }
 
@@ -189,8 +186,8 @@ ull_status ull__executable_build(ull__executor *executor, ull__executable *execu
   const ull__program *program = executable->program;
   uint32_t count = program->instruction_count;
   executable->steps = ull__executor_alloc(executor, count, sizeof *executable->steps);
-  executable->inputs = ull__executor_alloc(executor, count, sizeof *executable->inputs);
-  if (executable->steps == NULL || executable->inputs == NULL) return ULL_ERROR_OUT_OF_MEMORY;
+  executable->input_names = ull__executor_alloc(executor, count, sizeof(char *));
+  if (executable->steps == NULL || executable->input_names == NULL) return ULL_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < count; i++) {
     if (build_step(executor, executable, i) != ULL_OK) return ull__instruction_context(program, i);
   }

@@ -119,19 +119,10 @@ void ull__executor_destroy(ull__executor *executor) {
 
 /* ---- inputs and slabs ---- */
 
-uint32_t ull__executor_input_count(const ull__executor *executor, uint32_t program) {
-  return executor->executables[program].input_count;
-}
-
-const ull__executor_input *ull__executor_input_at(const ull__executor *executor, uint32_t program,
-                                                  uint32_t input) {
-  return &executor->executables[program].inputs[input];
-}
-
 int ull__executor_find_input(const ull__executor *executor, uint32_t program, const char *name) {
   const ull__executable *executable = &executor->executables[program];
   for (uint32_t i = 0; i < executable->input_count; i++) {
-    if (strcmp(executable->inputs[i].name, name) == 0) return (int)i;
+    if (strcmp(executable->input_names[i], name) == 0) return (int)i;
   }
   return -1;
 }
@@ -212,8 +203,8 @@ static ull_status check_inputs(const ull__executable *executable) {
   for (uint32_t i = 0; i < executable->input_count; i++) {
     if (executable->sources[i] != NULL) continue;
     ULL__FAIL(ULL_ERROR_INVALID, "program %s runs without its input %s", executable->program->name,
-              executable->inputs[i].name);
-    return ull__error_holder("%s", executable->inputs[i].name);
+              executable->input_names[i]);
+    return ull__error_holder("%s", executable->input_names[i]);
   }
   return ULL_OK;
 }

@@ -37,16 +37,6 @@ void ull__executor_destroy(ull__executor *executor); /* NULL is allowed */
 
 /* ---- inputs and results; `program` is an index into the family's programs ---- */
 
-typedef struct ull__executor_input {
-  const char *name;
-  ull_dtype dtype;
-  ull__shape shape; /* bound */
-  uint64_t bytes;
-} ull__executor_input;
-
-uint32_t ull__executor_input_count(const ull__executor *executor, uint32_t program);
-const ull__executor_input *ull__executor_input_at(const ull__executor *executor, uint32_t program,
-                                                  uint32_t input);
 /* Index of the input of that name, or -1. */
 int ull__executor_find_input(const ull__executor *executor, uint32_t program, const char *name);
 

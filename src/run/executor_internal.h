@@ -49,7 +49,7 @@ typedef struct ull__executable {
   const ull__program *program;
   ull__step *steps;
   ull__track *tracks;
-  ull__executor_input *inputs;
+  const char **input_names;
   const void **sources; /* by input; NULL = never set */
   uint32_t input_count;
   bool has_run;

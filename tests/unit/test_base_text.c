@@ -242,14 +242,12 @@ static void messages_go_to_the_callback(void **state) {
   assert_int_equal(log_calls, 1);
 }
 
-static void clocks_go_forward(void **state) {
+static void the_clock_goes_forward(void **state) {
   (void)state;
-  uint64_t before = ull__clock_now_ns(), worked = ull__clock_process_ns();
+  uint64_t before = ull__clock_now_ns();
   usleep(2000);
   uint64_t passed = ull__clock_now_ns() - before;
   assert_true(passed >= 2000000 && passed < 10000000000u);
-  assert_true(ull__clock_process_ns() >= worked);
-  assert_true(ull__clock_wall_seconds() > 1.6e9);
 }
 
 int main(void) {
@@ -266,7 +264,7 @@ int main(void) {
       cmocka_unit_test(paths_are_joined),
       cmocka_unit_test(digests_are_sha256),
       cmocka_unit_test(messages_go_to_the_callback),
-      cmocka_unit_test(clocks_go_forward),
+      cmocka_unit_test(the_clock_goes_forward),
   };
   return cmocka_run_group_tests(tests, make_root, remove_root);
 }

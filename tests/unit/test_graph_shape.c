@@ -72,19 +72,6 @@ static void a_free_batch_has_no_count(void **state) {
   assert_int_equal(count, 12);
 }
 
-static void trailing_dimensions_broadcast(void **state) {
-  (void)state;
-  const ull__shape large = ull__shape_batched(2, (int64_t[]){3, 4});
-  const ull__shape row = ull__shape_of(1, (int64_t[]){4});
-  const ull__shape column = ull__shape_of(2, (int64_t[]){3, 1});
-  const ull__shape other = ull__shape_of(1, (int64_t[]){3});
-  assert_true(ull__shape_broadcasts(&row, &large));
-  assert_true(ull__shape_broadcasts(&column, &large));
-  assert_true(ull__shape_broadcasts(&large, &large));
-  assert_false(ull__shape_broadcasts(&other, &large));
-  assert_false(ull__shape_broadcasts(&large, &row));
-}
-
 static void expect_text(ull__shape shape, const char *expected) {
   char text[512];
   assert_string_equal(ull__shape_text(&shape, text, sizeof text), expected);
@@ -108,7 +95,6 @@ int main(void) {
       cmocka_unit_test(a_power_of_the_symbol_is_refused),
       cmocka_unit_test(products_and_binding_do_not_wrap),
       cmocka_unit_test(a_free_batch_has_no_count),
-      cmocka_unit_test(trailing_dimensions_broadcast),
       cmocka_unit_test(texts_read_as_formulas),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

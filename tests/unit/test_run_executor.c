@@ -288,7 +288,6 @@ static void unset_input_of(fixture *f) {
   assert_int_equal(ull__executor_run(f->executor, 1), ULL_OK);
   assert_int_equal(ull__executor_run(f->executor, 2), ULL_ERROR_INVALID);
   assert_int_equal(ull__executor_find_input(f->executor, 0, "y"), -1);
-  assert_int_equal(ull__executor_input_at(f->executor, 0, 0)->bytes, VALUE_BYTES);
 }
 
 static void an_input_must_be_set(void **state) {
