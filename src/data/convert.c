@@ -35,7 +35,24 @@ static float half_to_float(uint16_t half) {
   return value;
 }
 
-double ull__load_float(ull_dtype dtype, const void *from) {
+static int64_t load_integer(ull_dtype dtype, const void *from) {
+  int64_t wide;
+  int32_t narrow;
+  switch (dtype) {
+  case ULL_INT64:
+    memcpy(&wide, from, sizeof wide);
+    return wide;
+  case ULL_INT32:
+    memcpy(&narrow, from, sizeof narrow);
+    return narrow;
+  case ULL_BOOL:
+    return *(const uint8_t *)from != 0;
+  default:
+    return *(const uint8_t *)from;
+  }
+}
+
+static double load_float(ull_dtype dtype, const void *from) {
   double wide;
   float single;
   uint16_t half;
@@ -50,24 +67,7 @@ double ull__load_float(ull_dtype dtype, const void *from) {
     memcpy(&half, from, sizeof half);
     return (double)half_to_float(half);
   default:
-    return (double)ull__load_integer(dtype, from);
-  }
-}
-
-int64_t ull__load_integer(ull_dtype dtype, const void *from) {
-  int64_t wide;
-  int32_t narrow;
-  switch (dtype) {
-  case ULL_INT64:
-    memcpy(&wide, from, sizeof wide);
-    return wide;
-  case ULL_INT32:
-    memcpy(&narrow, from, sizeof narrow);
-    return narrow;
-  case ULL_BOOL:
-    return *(const uint8_t *)from != 0;
-  default:
-    return *(const uint8_t *)from;
+    return (double)load_integer(dtype, from);
   }
 }
 
@@ -233,11 +233,11 @@ static void convert_any(const ull__conversion *conversion, int channel, const ui
   for (int i = 0; i < count; i++, to += to_bytes) {
     const uint8_t *at = from + (int64_t)i * step * (int64_t)from_bytes;
     if (ull__dtype_is_float(conversion->to)) {
-      double value = ull__load_float(conversion->from, at) * conversion->wide_scale[channel] +
+      double value = load_float(conversion->from, at) * conversion->wide_scale[channel] +
                      conversion->wide_bias[channel];
       ull__store_float(conversion->to, to, value);
     } else {
-      ull__store_integer(conversion->to, to, ull__load_integer(conversion->from, at));
+      ull__store_integer(conversion->to, to, load_integer(conversion->from, at));
     }
   }
 }
@@ -345,7 +345,7 @@ static ull_status check_narrowing(const ull__conversion *conversion, const uint8
   static const int64_t least[ULL_DTYPE_COUNT] = {[ULL_INT64] = INT64_MIN, [ULL_INT32] = INT32_MIN};
   uint32_t bytes = ull_dtype_bytes(conversion->from);
   for (uint64_t i = 0; i < conversion->elements; i++) {
-    int64_t value = ull__load_integer(conversion->from, from + i * bytes);
+    int64_t value = load_integer(conversion->from, from + i * bytes);
     if (value >= least[conversion->to] && value <= most[conversion->to]) continue;
     return ULL__FAIL(ULL_ERROR_DATA, "element %" PRIu64 " is %" PRId64 ", which %s cannot hold", i,
                      value, ull_dtype_name(conversion->to));

@@ -10,8 +10,6 @@ bool ull__dtype_is_float(ull_dtype dtype);
 /* Whether elements can be computed in this dtype (16-bit floats are only read or copied). */
 bool ull__dtype_is_convertible(ull_dtype dtype);
 
-double ull__load_float(ull_dtype dtype, const void *from);
-int64_t ull__load_integer(ull_dtype dtype, const void *from);
 void ull__store_float(ull_dtype dtype, void *to, double value);
 void ull__store_integer(ull_dtype dtype, void *to, int64_t value);
 

@@ -74,7 +74,8 @@ ull_status ull__schedule_pack(const ull__schedule *schedule, uint64_t *offsets,
   return status;
 }
 
-ull_status ull__ladder_height(const ull__schedule_model *model, ull__ladder *ladder, size_t rung,
+/* Bytes the rung's arena takes, packed; computed once. */
+static ull_status rung_height(const ull__schedule_model *model, ull__ladder *ladder, size_t rung,
                               uint64_t *out) {
   ull__rung *r = &ladder->rungs[rung];
   if (r->height_bytes == 0) {
@@ -93,7 +94,7 @@ ull_status ull__ladder_choose(const ull__schedule_model *model, ull__ladder *lad
   for (size_t r = 0; r < ladder->count; r++) {
     if (ladder->rungs[r].peak_bytes > arena_bytes) continue;
     uint64_t height;
-    ULL__TRY(ull__ladder_height(model, ladder, r, &height));
+    ULL__TRY(rung_height(model, ladder, r, &height));
     if (height > arena_bytes) continue;
     *rung = r;
     return ULL_OK;
@@ -108,7 +109,7 @@ ull_status ull__ladder_smallest(const ull__schedule_model *model, ull__ladder *l
   for (size_t r = ladder->count; r-- > 0;) {
     if (ladder->rungs[r].peak_bytes >= *arena_bytes) continue;
     uint64_t height;
-    ULL__TRY(ull__ladder_height(model, ladder, r, &height));
+    ULL__TRY(rung_height(model, ladder, r, &height));
     if (height >= *arena_bytes) continue;
     *arena_bytes = height;
     *rung = r;

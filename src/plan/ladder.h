@@ -27,10 +27,6 @@ typedef struct ull__ladder {
 ull_status ull__ladder_build(const ull__schedule_model *model, uint32_t effort, ull__ladder *out);
 void ull__ladder_free(ull__ladder *ladder);
 
-/* Bytes the rung's arena takes, packed; computed once. */
-ull_status ull__ladder_height(const ull__schedule_model *model, ull__ladder *ladder, size_t rung,
-                              uint64_t *out);
-
 /* The fastest rung whose packed arena fits into `arena_bytes`; SIZE_MAX where none does. */
 ull_status ull__ladder_choose(const ull__schedule_model *model, ull__ladder *ladder,
                               uint64_t arena_bytes, size_t *rung);

@@ -14,7 +14,8 @@
 #include "train/result_parts.h"
 #include "train/trainer.h"
 
-json_t *ull__json_of_tiers(const uint64_t bytes[ULL__TIER_COUNT]) {
+/* {"device": bytes, ...}; NULL without memory. */
+static json_t *json_of_tiers(const uint64_t bytes[ULL__TIER_COUNT]) {
   json_t *map = json_object();
   for (int t = 0; t < ULL__TIER_COUNT && map; t++)
     ull__json_put(map, ull__tier_name((ull__tier)t), json_integer((json_int_t)bytes[t]));
@@ -24,7 +25,7 @@ json_t *ull__json_of_tiers(const uint64_t bytes[ULL__TIER_COUNT]) {
 json_t *ull__json_of_tags(const uint64_t bytes[ULL__TAG_COUNT][ULL__TIER_COUNT]) {
   json_t *map = json_object();
   for (int t = 0; t < ULL__TAG_COUNT && map; t++)
-    ull__json_put(map, ull__tag_name((ull__tag)t), ull__json_of_tiers(bytes[t]));
+    ull__json_put(map, ull__tag_name((ull__tag)t), json_of_tiers(bytes[t]));
   return map;
 }
 
@@ -72,7 +73,8 @@ static ull_status put_moves(const ull__plan *plan, json_t *object) {
   return ull__json_put(moved, "seconds", ull__json_real(0));
 }
 
-ull_status ull__trainer_plan_object(ull_trainer *t, json_t *object) {
+/* Keys that `plan` and `train` share. */
+static ull_status put_plan(ull_trainer *t, json_t *object) {
   const ull__job *job = t->job;
   const ull__plan *plan = job->plan;
   uint64_t tags[ULL__TAG_COUNT][ULL__TIER_COUNT];
@@ -85,13 +87,10 @@ ull_status ull__trainer_plan_object(ull_trainer *t, json_t *object) {
   ULL__TRY(ull__json_put(object, "micro_batch", json_integer(job->micro_batch)));
   ULL__TRY(ull__json_put(object, "device", json_string(job->device_text)));
   ULL__TRY(ull__json_put(object, "fingerprint", json_string(job->provider->fingerprint)));
-  ULL__TRY(
-      ull__json_put(object, "planned_peak_bytes", ull__json_of_tiers(plan->planned_peak_bytes)));
-  ULL__TRY(
-      ull__json_put(object, "keep_all_peak_bytes", ull__json_of_tiers(plan->keep_all_peak_bytes)));
-  ULL__TRY(
-      ull__json_put(object, "smallest_budget_bytes", ull__json_of_tiers(plan->smallest_bytes)));
-  ULL__TRY(ull__json_put(object, "lower_bound_bytes", ull__json_of_tiers(plan->lower_bound_bytes)));
+  ULL__TRY(ull__json_put(object, "planned_peak_bytes", json_of_tiers(plan->planned_peak_bytes)));
+  ULL__TRY(ull__json_put(object, "keep_all_peak_bytes", json_of_tiers(plan->keep_all_peak_bytes)));
+  ULL__TRY(ull__json_put(object, "smallest_budget_bytes", json_of_tiers(plan->smallest_bytes)));
+  ULL__TRY(ull__json_put(object, "lower_bound_bytes", json_of_tiers(plan->lower_bound_bytes)));
   ULL__TRY(ull__json_put(object, "predicted_step_seconds", ull__json_real(seconds)));
   ULL__TRY(put_moves(plan, object));
   ULL__TRY(ull__put_certificate(plan, object));
@@ -114,7 +113,7 @@ static const char *keep_line(ull_trainer *t, int kind, json_t *object, ull_statu
 const char *ull_trainer_plan_json(ull_trainer *t) {
   ull__json_start();
   json_t *object = json_object();
-  ull_status status = object ? ull__trainer_plan_object(t, object) : ULL_ERROR_OUT_OF_MEMORY;
+  ull_status status = object ? put_plan(t, object) : ULL_ERROR_OUT_OF_MEMORY;
   return keep_line(t, ULL__TEXT_PLAN, object, status);
 }
 
@@ -164,7 +163,7 @@ static ull_status put_measured(const ull_trainer *t, json_t *object) {
   ull__resident_bytes resident = {0};
   ull__executor_measure(t->executor, ULL__MAIN_PROGRAM, &m);
   ULL__TRY(ull__resident_read("", &resident));
-  ULL__TRY(ull__json_put(object, "measured_peak_bytes", ull__json_of_tiers(m.peak_bytes)));
+  ULL__TRY(ull__json_put(object, "measured_peak_bytes", json_of_tiers(m.peak_bytes)));
   ULL__TRY(ull__json_put(object, "per_tag", ull__json_of_tags(m.tag_peaks)));
   return ull__json_put(object, "vmhwm_bytes", json_integer((json_int_t)resident.peak_bytes));
 }
@@ -239,7 +238,7 @@ static char *add_losses(const ull_trainer *t, const char *line) {
 const char *ull_trainer_result_json(ull_trainer *t) {
   ull__json_start();
   json_t *object = json_object();
-  ull_status status = object ? ull__trainer_plan_object(t, object) : ULL_ERROR_OUT_OF_MEMORY;
+  ull_status status = object ? put_plan(t, object) : ULL_ERROR_OUT_OF_MEMORY;
   bool trains = t->executor && !t->job->evaluates_only;
   if (status == ULL_OK && trains) status = put_results(t, object);
   const char *line = keep_line(t, ULL__TEXT_RESULT, object, status);

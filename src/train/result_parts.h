@@ -5,8 +5,7 @@
 #include "base/json.h"
 #include "train/trainer.h"
 
-/* {"device": bytes, ...} and {"parameter": {"device": bytes, ...}, ...}; NULL without memory. */
-json_t *ull__json_of_tiers(const uint64_t bytes[ULL__TIER_COUNT]);
+/* {"parameter": {"device": bytes, ...}, ...}; NULL without memory. */
 json_t *ull__json_of_tags(const uint64_t bytes[ULL__TAG_COUNT][ULL__TIER_COUNT]);
 
 /* Adds "buckets" where samples have several lengths: of each its samples and its programs, with the

@@ -69,14 +69,7 @@ ull_status ull__trainer_open_folder(ull_trainer *trainer);
 /* Every parameter and state: random numbers, then --init. */
 ull_status ull__trainer_fill_weights(ull_trainer *trainer);
 
-/* Host memory for one plain tensor at a time, outside of steps: the arena where the host can touch
- * it. */
-ull_status ull__trainer_scratch(ull_trainer *trainer, uint64_t bytes, void **out, bool *owned);
-
 ull_status ull__trainer_hash(ull_trainer *trainer, char hex[65]);
-
-/* Keys that `plan` and `train` share. */
-ull_status ull__trainer_plan_object(ull_trainer *trainer, json_t *object);
 
 /* Puts `library_calls`: launches, and calls of the heap in them, by implementation of a library's;
  * empty where nothing was watched. */

@@ -15,7 +15,9 @@ static bool is_weight(const ull__persistent *p) {
   return p->role == ULL__ROLE_PARAMETER || p->role == ULL__ROLE_STATE;
 }
 
-ull_status ull__trainer_scratch(ull_trainer *t, uint64_t bytes, void **out, bool *owned) {
+/* Host memory for one plain tensor at a time, outside of steps: the arena where the host can touch
+ * it. */
+static ull_status take_scratch(ull_trainer *t, uint64_t bytes, void **out, bool *owned) {
   uint64_t room = 0;
   void *arena = ull__executor_slab(t->executor, ULL__SLAB_ARENA, &room);
   *owned = !arena || room < bytes;
@@ -34,7 +36,7 @@ static ull_status visit_tensor(ull_trainer *t, const ull__persistent *p, bool re
   void *plain;
   bool owned;
   ULL__TRY(ull__shape_bytes(&p->shape, p->dtype, &bytes));
-  ULL__TRY(ull__trainer_scratch(t, bytes, &plain, &owned));
+  ULL__TRY(take_scratch(t, bytes, &plain, &owned));
   ull_status status = read ? ull__executor_read_value(t->executor, p->name, plain, bytes) : ULL_OK;
   if (status == ULL_OK) status = each(context, p, plain, bytes);
   if (status == ULL_OK && !read)

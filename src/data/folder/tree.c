@@ -25,7 +25,8 @@ bool ull__is_picture_name(const char *name) {
   return false;
 }
 
-ull_status ull__tree_text(ull__tree *tree, const char *text, uint32_t *at) {
+/* Appends a text with its 0; ULL_ERROR_UNSUPPORTED beyond 4 GiB of names. */
+static ull_status append_text(ull__tree *tree, const char *text, uint32_t *at) {
   size_t bytes = strlen(text) + 1;
   if (bytes > UINT32_MAX - tree->texts.count) {
     ULL__FAIL(ULL_ERROR_UNSUPPORTED, "%s: has more than 4 GiB of file names", tree->root_path);
@@ -77,7 +78,7 @@ static entry_kind kind_of(DIR *folder, const struct dirent *entry) {
 static ull_status add_ignored(ull__tree *tree, const char *name) {
   if (tree->ignored++ > 0 && strcmp(name, tree->texts.items + tree->ignored_name) >= 0)
     return ULL_OK;
-  return ull__tree_text(tree, name, &tree->ignored_name);
+  return append_text(tree, name, &tree->ignored_name);
 }
 
 static ull_status add_file(ull__tree *tree, uint32_t folder, const char *name) {
@@ -86,7 +87,7 @@ static ull_status add_file(ull__tree *tree, uint32_t folder, const char *name) {
     return ULL__FAIL(ULL_ERROR_UNSUPPORTED, "%s: has more than 2^32 files", tree->root_path);
   }
   ull__tree_file file = {.folder = folder};
-  ULL__TRY(ull__tree_text(tree, name, &file.name));
+  ULL__TRY(append_text(tree, name, &file.name));
   tree->folders.items[folder].file_count++;
   return ull__vector_push(&tree->files, file);
 }
@@ -103,7 +104,7 @@ static ull_status read_entries(ull__tree *tree, DIR *folder, const char *path, u
     if (kind == ENTRY_FILE && takes_files) ULL__TRY(add_file(tree, number, entry->d_name));
     if (kind != ENTRY_FOLDER || below == NULL) continue;
     uint32_t at;
-    ULL__TRY(ull__tree_text(tree, entry->d_name, &at));
+    ULL__TRY(append_text(tree, entry->d_name, &at));
     ULL__TRY(ull__vector_push(below, at));
   }
 }
@@ -122,7 +123,7 @@ static ull_status push_folder(ull__tree *tree, const char *path, uint32_t group,
   ull__tree_folder folder = {.group = group, .stamp = ull__stamp_of(about)};
   folder.first_file = (uint32_t)tree->files.count;
   *number = (uint32_t)tree->folders.count;
-  ULL__TRY(ull__tree_text(tree, path, &folder.path));
+  ULL__TRY(append_text(tree, path, &folder.path));
   return ull__vector_push(&tree->folders, folder);
 }
 

@@ -55,7 +55,4 @@ ull_status ull__tree_sort(ull__tree *tree);
 
 void ull__tree_free(ull__tree *tree);
 
-/* Appends a text with its 0; ULL_ERROR_UNSUPPORTED beyond 4 GiB of names. */
-ull_status ull__tree_text(ull__tree *tree, const char *text, uint32_t *at);
-
 #endif

@@ -34,7 +34,8 @@ struct ull__shard_stream {
   const char *fault;
 };
 
-ull_status ull__packing_of(const ull__data_file *file, ull__packing *packing) {
+/* Also of what has fewer than four bytes, which is plain. */
+static ull_status packing_of(const ull__data_file *file, ull__packing *packing) {
   ull__content content = {.file = file, .bytes = file->bytes};
   uint8_t magic[4] = {0};
   *packing = ULL__PLAIN;
@@ -83,7 +84,7 @@ ull_status ull__shard_stream_open(const char *path, ull__shard_stream **out) {
   stream->file.descriptor = -1;
   ull_status status = ull__data_file_open(path, &stream->file);
   stream->content = (ull__content){.file = &stream->file, .bytes = stream->file.bytes};
-  if (status == ULL_OK) status = ull__packing_of(&stream->file, &stream->packing);
+  if (status == ULL_OK) status = packing_of(&stream->file, &stream->packing);
   if (status == ULL_OK) status = open_packed(stream);
   if (status != ULL_OK) {
     ull__shard_stream_close(stream);

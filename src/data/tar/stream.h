@@ -7,9 +7,6 @@
 
 typedef enum ull__packing { ULL__PLAIN, ULL__GZIP, ULL__ZSTD } ull__packing;
 
-/* Also of what has fewer than four bytes, which is plain. */
-ull_status ull__packing_of(const ull__data_file *file, ull__packing *packing);
-
 typedef struct ull__shard_stream ull__shard_stream;
 
 /* Opens the file at `path`. Memory that decompression needs is taken as it goes, at most

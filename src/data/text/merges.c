@@ -53,7 +53,7 @@ ull_status ull__merges_put(ull__merges *merges, uint32_t left, uint32_t right, u
   return ULL_OK;
 }
 
-const ull__merge *ull__merges_find(const ull__merges *merges, uint32_t left, uint32_t right) {
+static const ull__merge *find_merge(const ull__merges *merges, uint32_t left, uint32_t right) {
   if (merges->slot_count == 0) return NULL;
   const ull__merge *slot = find_slot(merges, pair_of(left, right));
   return slot->id == UINT32_MAX ? NULL : slot;
@@ -69,7 +69,7 @@ void ull__merges_free(ull__merges *merges) {
 static size_t merge_short(const ull__merges *merges, uint32_t *symbols, size_t count) {
   const ull__merge *chances[SHORT_WORD];
   for (size_t i = 0; i + 1 < count; i++)
-    chances[i] = ull__merges_find(merges, symbols[i], symbols[i + 1]);
+    chances[i] = find_merge(merges, symbols[i], symbols[i + 1]);
   while (count > 1) {
     size_t best = count;
     uint32_t rank = UINT32_MAX;
@@ -84,9 +84,8 @@ static size_t merge_short(const ull__merges *merges, uint32_t *symbols, size_t c
     memmove(symbols + best + 1, symbols + best + 2, (count - best - 1) * sizeof *symbols);
     if (best + 1 < count)
       memmove(chances + best + 1, chances + best + 2, (count - best - 2) * sizeof *chances);
-    if (best + 1 < count)
-      chances[best] = ull__merges_find(merges, symbols[best], symbols[best + 1]);
-    if (best > 0) chances[best - 1] = ull__merges_find(merges, symbols[best - 1], symbols[best]);
+    if (best + 1 < count) chances[best] = find_merge(merges, symbols[best], symbols[best + 1]);
+    if (best > 0) chances[best - 1] = find_merge(merges, symbols[best - 1], symbols[best]);
   }
   return count;
 }
@@ -140,7 +139,7 @@ static chance pop(heap *h) {
 static void offer(const ull__merges *merges, heap *h, const link *links, int32_t at) {
   if (at == NOTHING || links[at].after == NOTHING) return;
   uint32_t left = links[at].symbol, right = links[links[at].after].symbol;
-  const ull__merge *merge = ull__merges_find(merges, left, right);
+  const ull__merge *merge = find_merge(merges, left, right);
   if (merge != NULL) push(h, (chance){merge->rank, at, left, right});
 }
 
@@ -149,7 +148,7 @@ static void take(const ull__merges *merges, heap *h, link *links, const chance *
   if (at->symbol != best->left || at->after == NOTHING) return;
   link *gone = &links[at->after];
   if (gone->symbol != best->right) return;
-  at->symbol = ull__merges_find(merges, best->left, best->right)->id;
+  at->symbol = find_merge(merges, best->left, best->right)->id;
   at->after = gone->after;
   gone->symbol = UINT32_MAX;
   if (at->after != NOTHING) links[at->after].before = best->at;

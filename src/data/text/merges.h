@@ -24,7 +24,6 @@ typedef struct ull__merges {
 /* A pair that is there already takes the new rank. */
 ull_status ull__merges_put(ull__merges *merges, uint32_t left, uint32_t right, uint32_t rank,
                            uint32_t id);
-const ull__merge *ull__merges_find(const ull__merges *merges, uint32_t left, uint32_t right);
 void ull__merges_free(ull__merges *merges);
 
 /* What the loop works in; grows to the longest word. Zero-initialise. */

@@ -163,7 +163,7 @@ double ull__value_elements(const ull__graph *graph, ull__value_id value) {
   return ull__shape_count(&v->shape, &elements) == ULL_OK ? (double)elements : 0;
 }
 
-double ull__operand_bytes(const ull__graph *graph, const ull__node *node) {
+static double operand_bytes(const ull__graph *graph, const ull__node *node) {
   double bytes = 0;
   for (uint32_t i = 0; i < node->input_count; i++) {
     const ull__value *value = ull__graph_value(graph, node->inputs[i]);
@@ -178,7 +178,7 @@ double ull__operand_bytes(const ull__graph *graph, const ull__node *node) {
 }
 
 ull__cost ull__cost_flops(const ull__graph *graph, const ull__node *node, double flops) {
-  return (ull__cost){.flops = flops, .bytes = ull__operand_bytes(graph, node)};
+  return (ull__cost){.flops = flops, .bytes = operand_bytes(graph, node)};
 }
 
 ull__cost ull__node_cost(const ull__graph *graph, const ull__node *node) {

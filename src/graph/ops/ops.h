@@ -109,7 +109,6 @@ ull_status ull__mask_length(const ull__shape *shape, ull__dim *out);
 
 /* Elements of a bound value; 0 for an absent one. */
 double ull__value_elements(const ull__graph *graph, ull__value_id value);
-double ull__operand_bytes(const ull__graph *graph, const ull__node *node);
 ull__cost ull__cost_flops(const ull__graph *graph, const ull__node *node, double flops);
 
 /* ---- gradient rules ---- */

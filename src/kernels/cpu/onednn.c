@@ -291,7 +291,8 @@ static ull_status add_argument(onednn_kernel *kernel, const ull__onednn_argument
   return ULL_OK;
 }
 
-uint64_t ull__onednn_scratchpad_bytes(const_dnnl_primitive_desc_t descriptor) {
+/* Bytes of scratch memory a descriptor asks for. */
+static uint64_t scratchpad_bytes(const_dnnl_primitive_desc_t descriptor) {
   ull__onednn_md md;
   if (ull__onednn_query_md(descriptor, dnnl_query_scratchpad_md, 0, &md) != ULL_OK) return 0;
   uint64_t bytes = ull__onednn_md_bytes(&md);
@@ -317,7 +318,7 @@ static ull_status fill_kernel(onednn_kernel *made, const ull__onednn_argument *a
   for (uint32_t i = 0; i < count; i++) {
     ULL__TRY(add_argument(made, &arguments[i]));
   }
-  kernel->workspace_bytes = ull__onednn_scratchpad_bytes(made->descriptor);
+  kernel->workspace_bytes = scratchpad_bytes(made->descriptor);
   if (kernel->workspace_bytes > 0) {
     ull__onednn_argument scratchpad = {DNNL_ARG_SCRATCHPAD, workspace_operand,
                                        dnnl_query_scratchpad_md, 0};

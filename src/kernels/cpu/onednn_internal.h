@@ -61,9 +61,6 @@ void ull__onednn_add_name(const ull__onednn_md *md, char *text, size_t size);
 ull_status ull__library_kernel_prepared(ull__library_kernel *kernel);
 ull_status ull__library_kernel_launched(ull__library_kernel *kernel);
 
-/* Bytes of scratch memory a descriptor asks for. */
-uint64_t ull__onednn_scratchpad_bytes(const_dnnl_primitive_desc_t descriptor);
-
 /* Code generated for this instruction set, as opposed to reference loops and convolutions through
  * the old matrix product. */
 bool ull__onednn_is_generated(const char *implementation);

@@ -56,7 +56,7 @@ static ull_status copy_dims(uint32_t rank, const int64_t *from, dnnl_dims_t to) 
   return ULL_OK;
 }
 
-bool ull__onednn_md_present(const ull__onednn_md *md) {
+static bool is_present(const ull__onednn_md *md) {
 #if DNNL_VERSION_MAJOR >= 3
   return md != NULL && md->desc != NULL;
 #else
@@ -118,11 +118,11 @@ void ull__onednn_md_destroy(ull__onednn_md *md) {
 }
 
 uint64_t ull__onednn_md_bytes(const ull__onednn_md *md) {
-  return ull__onednn_md_present(md) ? (uint64_t)dnnl_memory_desc_get_size(DESC(md)) : 0;
+  return is_present(md) ? (uint64_t)dnnl_memory_desc_get_size(DESC(md)) : 0;
 }
 
 uint32_t ull__onednn_md_dims(const ull__onednn_md *md, int64_t dims[DNNL_MAX_NDIMS]) {
-  if (!ull__onednn_md_present(md)) return 0;
+  if (!is_present(md)) return 0;
 #if DNNL_VERSION_MAJOR >= 3
   dnnl_dims_t *found = NULL;
   int32_t rank = 0;

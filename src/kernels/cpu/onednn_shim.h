@@ -25,8 +25,6 @@ typedef struct ull__onednn_md {
 #endif
 } ull__onednn_md;
 
-bool ull__onednn_md_present(const ull__onednn_md *md);
-
 ull_status ull__onednn_md_create(uint32_t rank, const int64_t *dims, ull_dtype dtype,
                                  dnnl_format_tag_t tag, ull__onednn_md *out);
 ull_status ull__onednn_md_create_strided(uint32_t rank, const int64_t *dims, ull_dtype dtype,
