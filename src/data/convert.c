@@ -14,25 +14,8 @@
 #include "base/error.h"
 #include "base/philox.h"
 
-bool ull__dtype_is_float(ull_dtype dtype) {
-  return dtype == ULL_FLOAT64 || dtype == ULL_FLOAT32 || dtype == ULL_FLOAT16 ||
-         dtype == ULL_BFLOAT16;
-}
-
 bool ull__dtype_is_convertible(ull_dtype dtype) {
   return (unsigned)dtype < ULL_DTYPE_COUNT && dtype != ULL_FLOAT16 && dtype != ULL_BFLOAT16;
-}
-
-static float half_to_float(uint16_t half) {
-  uint32_t sign = (uint32_t)(half >> 15) << 31, exponent = half >> 10 & 31, fraction = half & 1023;
-  if (exponent == 0) {
-    float value = (float)fraction * 0x1p-24f;
-    return sign ? -value : value;
-  }
-  uint32_t bits = sign | (exponent == 31 ? 255u : exponent + 112) << 23 | fraction << 13;
-  float value;
-  memcpy(&value, &bits, sizeof value);
-  return value;
 }
 
 static int64_t load_integer(ull_dtype dtype, const void *from) {
@@ -65,7 +48,7 @@ static double load_float(ull_dtype dtype, const void *from) {
     return (double)single;
   case ULL_FLOAT16:
     memcpy(&half, from, sizeof half);
-    return (double)half_to_float(half);
+    return (double)ull__half_to_float(half);
   default:
     return (double)load_integer(dtype, from);
   }

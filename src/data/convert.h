@@ -3,9 +3,8 @@
 #ifndef ULL_DATA_CONVERT_H
 #define ULL_DATA_CONVERT_H
 
+#include "base/half.h"
 #include "ullage/data.h"
-
-bool ull__dtype_is_float(ull_dtype dtype);
 
 /* Whether elements can be computed in this dtype (16-bit floats are only read or copied). */
 bool ull__dtype_is_convertible(ull_dtype dtype);

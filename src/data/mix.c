@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/half.h"
 #include "data/draws.h"
 
 enum { PIECE_BYTES = 4096 };
@@ -74,47 +75,23 @@ ull__mix ull__mix_draw(const ull_augment *augment, uint64_t key, uint64_t epoch,
 
 /* ---- pieces ---- */
 
-static float float_of(ull_dtype dtype, uint16_t bits) {
-  uint32_t wide = (uint32_t)bits << 16;
-  float value;
-  if (dtype == ULL_FLOAT16) {
-    uint32_t sign = (uint32_t)(bits & 0x8000) << 16, exponent = bits >> 10 & 31, part = bits & 1023;
-    if (exponent == 0) {
-      value = (float)part * 0x1p-24f;
-      return sign ? -value : value;
-    }
-    wide = sign | (exponent == 31 ? 255 : exponent + 112) << 23 | part << 13;
-  }
-  memcpy(&value, &wide, sizeof value);
-  return value;
-}
-
-/* Rounded to the nearest, ties to even, for finite values within range: a mixture of two of that
- * dtype is. */
-static uint16_t bits_of(ull_dtype dtype, float value) {
-  uint32_t bits;
-  memcpy(&bits, &value, sizeof bits);
-  if (dtype == ULL_BFLOAT16) return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-  uint32_t sign = bits >> 16 & 0x8000, size = bits & 0x7FFFFFFF;
-  float magnitude = fabsf(value);
-  if (magnitude < 0x1p-14f) { /* multiples of 2^-24 */
-    return (uint16_t)(sign | (uint32_t)nearbyintf(magnitude * 0x1p24f));
-  }
-  size += 0xFFF + (size >> 13 & 1);
-  return (uint16_t)(sign | ((size - 0x38000000) >> 13));
-}
-
 static void blend_floats(float *restrict to, const float *restrict partner, size_t count, float own,
                          float other) {
   for (size_t i = 0; i < count; i++) to[i] = to[i] * own + partner[i] * other;
 }
 
-static void blend_halves(ull_dtype dtype, uint16_t *to, const uint16_t *partner, size_t count,
-                         float own, float other) {
-  for (size_t i = 0; i < count; i++) {
-    float mixed = float_of(dtype, to[i]) * own + float_of(dtype, partner[i]) * other;
-    to[i] = bits_of(dtype, mixed);
-  }
+static void blend_halves(uint16_t *to, const uint16_t *partner, size_t count, float own,
+                         float other) {
+  for (size_t i = 0; i < count; i++)
+    to[i] = ull__half_from_float(ull__half_to_float(to[i]) * own +
+                                 ull__half_to_float(partner[i]) * other);
+}
+
+static void blend_bfloats(uint16_t *to, const uint16_t *partner, size_t count, float own,
+                          float other) {
+  for (size_t i = 0; i < count; i++)
+    to[i] = ull__bfloat16_from_float(ull__bfloat16_to_float(to[i]) * own +
+                                     ull__bfloat16_to_float(partner[i]) * other);
 }
 
 static void blend_bytes(uint8_t *restrict to, const uint8_t *restrict partner, size_t count,
@@ -133,8 +110,10 @@ static void mix_piece(const ull__mix *mix, ull_dtype dtype, void *to, const void
     blend_floats(to, partner, bytes / 4, own, other);
   } else if (dtype == ULL_UINT8) {
     blend_bytes(to, partner, bytes, own, other);
-  } else if (dtype == ULL_FLOAT16 || dtype == ULL_BFLOAT16) {
-    blend_halves(dtype, to, partner, bytes / 2, own, other);
+  } else if (dtype == ULL_FLOAT16) {
+    blend_halves(to, partner, bytes / 2, own, other);
+  } else if (dtype == ULL_BFLOAT16) {
+    blend_bfloats(to, partner, bytes / 2, own, other);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/half.h"
 #include "graph/copy.h"
 #include "graph/ops/ops.h"
 
@@ -113,11 +114,6 @@ static void free_paths(paths *paths) {
   ull__free(paths->readers);
 }
 
-static bool is_float(ull_dtype dtype) {
-  return dtype == ULL_FLOAT64 || dtype == ULL_FLOAT32 || dtype == ULL_FLOAT16 ||
-         dtype == ULL_BFLOAT16;
-}
-
 static void mark_wanted(const ull__graph *graph, paths *paths) {
   for (size_t v = 0; v < graph->values.count; v++) {
     paths->wanted[v] = graph->values.items[v]->role == ULL__ROLE_PARAMETER &&
@@ -133,7 +129,7 @@ static void mark_wanted(const ull__graph *graph, paths *paths) {
     }
     for (uint32_t o = 0; o < node->output_count; o++) {
       const ull__value_id output = node->outputs[o];
-      paths->wanted[output] = any && is_float(graph->values.items[output]->dtype);
+      paths->wanted[output] = any && ull__dtype_is_float(graph->values.items[output]->dtype);
     }
   }
 }
@@ -309,7 +305,7 @@ static ull_status check_loss(const ull__graph *graph, ull__value_id loss) {
     return ULL__FAIL(ULL_ERROR_INVALID, "graph %s has no output loss", graph->name);
   }
   const ull__value *value = graph->values.items[loss];
-  if (value->shape.rank != 0 || !is_float(value->dtype)) {
+  if (value->shape.rank != 0 || !ull__dtype_is_float(value->dtype)) {
     char text[512];
     return ULL__FAIL(ULL_ERROR_INVALID, "the loss of graph %s is no scalar but %s %s", graph->name,
                      ull_dtype_name(value->dtype),

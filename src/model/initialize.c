@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/half.h"
 #include "base/philox.h"
-#include "model/half.h"
 #include "model/model.h"
 
 static const ull__initial *find_initial(const ull__model *model, const char *name) {
@@ -49,7 +49,7 @@ ull_status ull__model_initialize(const ull__model *model, const char *name, uint
   if (initial == NULL) {
     return ULL__FAIL(ULL_ERROR_INVALID, "%s has no parameter or state %s", model->name, name);
   }
-  if (!ull__is_floating(dtype)) {
+  if (!ull__dtype_is_float(dtype)) {
     return ULL__FAIL(ULL_ERROR_UNSUPPORTED, "%s: no first values of type %s", name,
                      ull_dtype_name(dtype));
   }

@@ -5,8 +5,8 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/half.h"
 #include "base/options.h"
-#include "model/half.h"
 #include "model/safetensors/safetensors.h"
 
 typedef struct loading {
@@ -104,8 +104,8 @@ static ull_status check_shape(const loading *l, const ull__value *value,
     return ull__error_holder("%s", value->name);
   }
   if (entry->dtype == value->dtype) return ULL_OK;
-  const bool is_known = entry->dtype != ULL_DTYPE_COUNT && ull__is_floating(entry->dtype);
-  if (is_known && ull__is_floating(value->dtype)) return ULL_OK;
+  const bool is_known = entry->dtype != ULL_DTYPE_COUNT && ull__dtype_is_float(entry->dtype);
+  if (is_known && ull__dtype_is_float(value->dtype)) return ULL_OK;
   ull__fail(ULL_ERROR_MISMATCH, "%s: %.128s is stored as %s, the model wants %s",
             ull__safetensors_path(l->file), value->name, entry->stored_dtype,
             ull_dtype_name(value->dtype));

@@ -13,7 +13,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "model/half.h"
+#include "base/half.h"
 #include "model/safetensors/safetensors.h"
 #include "model/weights_hash.h"
 #include "support/data_trees.h"

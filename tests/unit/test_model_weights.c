@@ -13,7 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "model/half.h"
+#include "base/half.h"
 #include "model/load_weights.h"
 #include "model/safetensors/safetensors.h"
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/checked.h"
+#include "base/half.h"
 #include "graph/ops/ops.h"
 
 ull_status ull__infer_invalid(const ull__inference *inference, const char *format, ...) {
@@ -70,17 +71,12 @@ ull_status ull__infer_unbatched(const ull__inference *inference, uint32_t i) {
   return ull__infer_invalid(inference, "input %u may not grow with the batch", i);
 }
 
-static bool is_float(ull_dtype dtype) {
-  return dtype == ULL_FLOAT64 || dtype == ULL_FLOAT32 || dtype == ULL_FLOAT16 ||
-         dtype == ULL_BFLOAT16;
-}
-
 ull_status ull__infer_floats(ull__inference *inference, uint32_t mask) {
   const ull__value *first = NULL;
   for (uint32_t i = 0; i < inference->node->input_count; i++) {
     const ull__value *value = ull__infer_input(inference, i);
     if (!(mask & (1u << i)) || !value) continue;
-    if (!is_float(value->dtype)) {
+    if (!ull__dtype_is_float(value->dtype)) {
       return ull__infer_invalid(inference, "input %u is %s, not a floating-point type", i,
                                 ull_dtype_name(value->dtype));
     }

@@ -8,7 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "model/half.h"
+#include "base/half.h"
 #include "model/safetensors/header.h"
 
 struct ull__safetensors {
@@ -188,8 +188,8 @@ static ull_status read_converted(const ull__safetensors *file, const ull__tensor
 ull_status ull__safetensors_read(const ull__safetensors *file, const ull__tensor_entry *entry,
                                  ull_dtype dtype, void *bytes) {
   if (entry->dtype == dtype) return read_at(file, entry->offset_bytes, entry->size_bytes, bytes);
-  const bool is_known = entry->dtype != ULL_DTYPE_COUNT && ull__is_floating(entry->dtype);
-  if (is_known && ull__is_floating(dtype)) return read_converted(file, entry, dtype, bytes);
+  const bool is_known = entry->dtype != ULL_DTYPE_COUNT && ull__dtype_is_float(entry->dtype);
+  if (is_known && ull__dtype_is_float(dtype)) return read_converted(file, entry, dtype, bytes);
   ull__fail(ULL_ERROR_UNSUPPORTED, "%s: tensor %.128s is %s and cannot be read as %s", file->path,
             entry->name, entry->stored_dtype, ull_dtype_name(dtype));
   return ull__error_holder("%s", entry->name);
