@@ -175,10 +175,10 @@ const ull__option ull__options[] = {
          "may be repeated", .check = is_binding),
     TEXT("target", "ARRAY", NULL, DATA, WITH_DATA, "array that holds the targets"),
     FLAG("no-shuffle", DATA, TRAINING, "take samples in the order of the source"),
-    TEXT("augment", "LIST|none", "none", DATA, TRAINING | BIT(DATA), "random changes of training "
-         "images, with commas between: rrc[:MIN-MAX], resize[:SIDE], stretch, crop[:PIXELS], flip, "
+    TEXT("augment", "auto|LIST|none", "auto", DATA, WITH_LOADER, "random changes of training "
+         "images; auto: rrc,flip for photographs. With commas between: rrc[:MIN-MAX], resize[:SIDE], stretch, crop[:PIXELS], flip, "
          "vflip, rotate:DEGREES, color-jitter:B:C:S:H, grayscale[:P], randaugment[:N:M], erase[:P], "
-         "mixup[:ALPHA], cutmix[:ALPHA]"),
+         "mixup[:ALPHA], cutmix[:ALPHA]. Evaluation takes resize and stretch over"),
     TEXT("normalize", "auto|none|MEAN:STD", "auto", DATA, WITH_LOADER, "subtract MEAN and divide "
          "by STD, one number or one a channel with commas; auto: from the source",
          .words = "auto|none", .check = is_mean_and_deviation),
@@ -191,7 +191,8 @@ const ull__option ull__options[] = {
             "as the step needs"),
     TEXT("workers", "N|1,2,4", NULL, DATA, BIT(DATA), "loader threads; several numbers are "
          "measured one after another", .check = is_counts),
-    INTEGER("prefetch", "N", 1, 1024, "2", DATA, WITH_LOADER, "batches made ready ahead"),
+    INTEGER("prefetch", "auto|N", 1, 1024, "auto", DATA, WITH_LOADER, "batches made ready ahead; "
+            "auto: 2, of pictures some 256 samples", .words = "auto"),
     SIZE("loader-memory", 1, NULL, DATA, WITH_LOADER, "budget of loader and prefetched batches"),
     CHOICE("on-bad", "replace|skip|fail", "replace", DATA, WITH_LOADER, "what becomes of a sample "
            "that cannot be used"),

@@ -166,8 +166,8 @@ static bool parse_item(char *item, ull_augment *augment) {
   return false;
 }
 
-static ull_status bad_text(const char *text) {
-  ULL__FAIL(ULL_ERROR_USAGE, "'%s' is not a list of augmentations", text);
+static ull_status bad_item(const char *text, const char *item, size_t length) {
+  ULL__FAIL(ULL_ERROR_USAGE, "'%.*s' is no augmentation, or out of its bounds", (int)length, item);
   ull__error_holder("--augment %s", text);
   return ull__error_change("give none, or a list of crop[:PIXELS[:zero|reflect]], flip, vflip, "
                            "rrc[:MIN-MAX], resize[:SIDE], stretch, rotate:D, "
@@ -188,10 +188,10 @@ ull_status ull_augment_parse(const char *text, ull_augment *out) {
   for (const char *at = text;; at++) {
     char item[ITEM_BYTES];
     size_t length = strcspn(at, ",");
-    if (length >= sizeof item) return bad_text(text);
+    if (length >= sizeof item) return bad_item(text, at, sizeof item);
     memcpy(item, at, length);
     item[length] = '\0';
-    if (!parse_item(item, &augment)) return bad_text(text);
+    if (!parse_item(item, &augment)) return bad_item(text, at, length);
     at += length;
     if (*at == '\0') break;
   }

@@ -43,18 +43,6 @@ static ull_status plan_mask(const ull_array_info *info, ull__loader_array *array
   return ULL_OK;
 }
 
-/* One channel under `auto`: the average of three. */
-static void make_grey(ull_normalize *normalize) {
-  if (normalize->channels != 3) return;
-  normalize->channels = 1;
-  for (int c = 1; c < 3; c++) {
-    normalize->mean[0] += normalize->mean[c];
-    normalize->deviation[0] += normalize->deviation[c];
-  }
-  normalize->mean[0] /= 3;
-  normalize->deviation[0] /= 3;
-}
-
 static ull_status plan_image(const ull_array_info *info, ull__loader_array *array) {
   const ull_binding *binding = &array->binding;
   if (binding->rank != 3) return mismatch(info, binding, "a picture has three dimensions");
@@ -71,7 +59,7 @@ static ull_status plan_image(const ull_array_info *info, ull__loader_array *arra
   if (!real && binding->dtype != ULL_UINT8) {
     return mismatch(info, binding, "pixels are float32, float16, bfloat16 or uint8");
   }
-  if (channels == 1 && binding->normalize.automatic) make_grey(&array->binding.normalize);
+  ull__normalize_suit(&array->binding.normalize, channels);
   int means = binding->normalize.channels;
   if (binding->normalize.active && (!real || (means != 1 && means != channels))) {
     return mismatch(info, binding, "the normalisation does not suit dtype or channels");

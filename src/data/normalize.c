@@ -79,6 +79,17 @@ static void take_photo_statistics(ull_normalize *out) {
   memcpy(out->deviation, deviation, sizeof deviation);
 }
 
+void ull__normalize_suit(ull_normalize *normalize, int64_t channels) {
+  if (channels != 1 || !normalize->automatic || normalize->channels != 3) return;
+  normalize->channels = 1;
+  for (int c = 1; c < 3; c++) {
+    normalize->mean[0] += normalize->mean[c];
+    normalize->deviation[0] += normalize->deviation[c];
+  }
+  normalize->mean[0] /= 3;
+  normalize->deviation[0] /= 3;
+}
+
 static ull_status bad_text(const char *text) {
   ULL__FAIL(ULL_ERROR_USAGE, "'%s' is not a normalisation", text);
   ull__error_holder("--normalize %s", text);

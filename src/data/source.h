@@ -142,4 +142,7 @@ extern const ull__source_kind ull__source_tar;
 extern const ull__source_kind ull__source_tar_packed; /* what the former becomes where it must */
 extern const ull__source_kind ull__source_folder;     /* its scheme is empty: a plain path */
 
+/* What `auto` came to, for images of that many channels: the average of three for one. */
+void ull__normalize_suit(ull_normalize *normalize, int64_t channels);
+
 #endif

@@ -101,7 +101,7 @@ static bool has_pictures(const ull_source *source) {
 
 static ull_status choose_augment(const ull_config *config, ull_stream *stream) {
   ull_augment *augment = &stream->options.augment;
-  if (said(config, "augment"))
+  if (!is_word(config, "augment", "auto"))
     return ull_augment_parse(ull_config_text(config, "augment"), augment);
   if (has_pictures(stream->source)) *augment = ull_augment_default_for_photos(stream->training);
   return ULL_OK;
@@ -137,9 +137,9 @@ static ull_status choose_means(const ull_config *config, int workers, ull_stream
   if (workers < 0 && said(config, "workers") && one_number)
     workers = (int)strtol(ull_config_text(config, "workers"), NULL, 10);
   options->workers = workers > 0 ? workers : ull_loader_suggest_workers(stream->source);
-  options->prefetch = said(config, "prefetch")
-                          ? (int)ull_config_integer(config, "prefetch")
-                          : ull_loader_suggest_prefetch(stream->source, options->batch_size);
+  options->prefetch = is_word(config, "prefetch", "auto")
+                          ? ull_loader_suggest_prefetch(stream->source, options->batch_size)
+                          : (int)ull_config_integer(config, "prefetch");
   if (said(config, "loader-memory")) {
     uint64_t bytes = ull_config_bytes(config, "loader-memory");
     uint64_t held = ull_source_resident_bytes(stream->source);

@@ -7,6 +7,7 @@
 
 #include "base/config_internal.h"
 #include "base/error.h"
+#include "data/source.h"
 #include "train/job.h"
 
 static bool is_synthetic(const char *text) {
@@ -70,8 +71,10 @@ static ull_status bind_input(const ull__job *job, const ull__feed *feed,
         binding->normalize = job->train.bindings[b].normalize;
     return ULL_OK;
   }
-  return ull_normalize_parse(ull_config_text(job->config, "normalize"), feed->source, array,
-                             &binding->normalize);
+  ULL__TRY(ull_normalize_parse(ull_config_text(job->config, "normalize"), feed->source, array,
+                               &binding->normalize));
+  ull__normalize_suit(&binding->normalize, binding->shape[0]);
+  return ULL_OK;
 }
 
 /* The smallest and largest label; classes that have names need not be looked for. */
@@ -237,9 +240,9 @@ static void choose_threads(const ull_config *config, ull__feed *feed) {
   options->adaptive = pictures;
   if (ull_config_has(config, "workers"))
     options->workers = (int)ull_config_integer(config, "workers");
-  options->prefetch = (int)ull_config_integer(config, "prefetch");
-  if (pictures && ull_config_source_of(config, "prefetch") == ULL_CONFIG_DEFAULT)
-    options->prefetch = ull_loader_suggest_prefetch(feed->source, options->batch_size);
+  bool automatic = strcmp(ull_config_text(config, "prefetch"), "auto") == 0;
+  options->prefetch = automatic ? ull_loader_suggest_prefetch(feed->source, options->batch_size)
+                                : (int)ull_config_integer(config, "prefetch");
 }
 
 /* Training and evaluation have a loader each and share the budget. */

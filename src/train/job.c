@@ -57,11 +57,10 @@ ull_status ull__job_open_model_of(const ull_config *config, int64_t sequence, ul
 }
 
 static ull_status read_augment(ull__job *job) {
-  const ull_config *config = job->config;
-  job->says_augment = ull__config_takes(config, "augment") &&
-                      ull_config_source_of(config, "augment") != ULL_CONFIG_DEFAULT;
-  return job->says_augment ? ull_augment_parse(ull_config_text(config, "augment"), &job->augment)
-                           : ULL_OK;
+  const char *text =
+      ull__config_takes(job->config, "augment") ? ull_config_text(job->config, "augment") : "auto";
+  job->says_augment = strcmp(text, "auto") != 0;
+  return job->says_augment ? ull_augment_parse(text, &job->augment) : ULL_OK;
 }
 
 static ull_status open_models(ull__job *job) {

@@ -4,6 +4,7 @@ and what training says about a folder of pictures."""
 
 import json
 import pathlib
+import re
 import sys
 import unittest
 
@@ -97,7 +98,7 @@ class DataScan(unittest.TestCase):
         result = self.train()
         self.assertEqual(result.code, 0, result.stderr)
         self.assertRegex(result.stderr, r"augmentation random resized crop 0\.08-1, flip")
-        self.assertRegex(result.stderr, r"0\.4850,0\.4560,0\.4060")
+        self.assertIn("mean 0.4490, std 0.2260 (auto)", result.stderr)  # one channel: the average
         self.assertRegex(result.stderr, r"the (model|loader) is the bottleneck")
         self.assertIn("picture0002.png: empty", result.stderr)
         said = result.object
@@ -105,6 +106,29 @@ class DataScan(unittest.TestCase):
         self.assertGreaterEqual(said["gain_without_wait"], 1)
         self.assertGreaterEqual(said["bad_samples"], 1)
         self.assertEqual(self.train("--workers", 3, "--prefetch", 7).object["losses"], said["losses"])
+
+    def test_a_run_of_photos_runs_again(self):
+        """From its config.json: the same augmentation, normalisation and slots, though nothing was said."""
+        first, again = pathlib.Path(self.scratch.name) / "first", pathlib.Path(self.scratch.name) / "again"
+        said = self.train("--run", first)
+        repeated = command.run("train", "--config", first / "config.json", "--run", again, "--json")
+        self.assertEqual(repeated.code, 0, repeated.stderr)
+        self.assertEqual(repeated.object["losses"], said.object["losses"])
+        loaders = [next(line for line in result.stderr.splitlines() if line.startswith("loader"))
+                   for result in (said, repeated)]
+        self.assertEqual(loaders[0], loaders[1])
+
+    def test_evaluation_sees_what_training_was_told(self):
+        """The framing: eval of the run's folder gives the numbers of the run's own evaluation."""
+        run = pathlib.Path(self.scratch.name) / "run"
+        for number, path in enumerate(self.files):  # bright or dark, but for the middle
+            row = bytes(255 * (x % 288 < 96) * (number % 2) for x in range(288))
+            path.write_bytes(pictures.png_bytes(96, 32, row * 32))
+        said = self.train("--val-data", self.root, "--augment", "stretch,flip", "--run", run)
+        loss = re.findall(r"evaluation: loss (\S+)", said.stderr)[-1]
+        self.assertEqual(f'{command.run_json("eval", run, "--data", self.root)["loss"]:.4f}', loss)
+        other = command.run_json("eval", run, "--data", self.root, "--augment", "resize")
+        self.assertNotEqual(f'{other["loss"]:.4f}', loss)
 
     def test_training_stops_at_too_many_bad_files(self):
         for path in self.files[:8]:
