@@ -183,6 +183,16 @@ ull_status ull__loader_plan_picture(const ull_array_info *info, ull__loader_arra
 /* Whether a binding takes encoded pictures, masks included. */
 bool ull__loader_has_pictures(const ull_loader_options *options);
 
+/* A budget that a loader does not have alone: beside the source, with another loader of its size.
+ */
+typedef struct ull__loader_budget {
+  uint64_t bytes, held_bytes;
+  uint64_t loaders;
+} ull__loader_budget;
+
+/* ull_loader_fit; a refusal names the whole budget that would do. */
+ull_status ull__loader_fit_into(ull_loader_options *options, const ull__loader_budget *budget);
+
 /* A claimed run of samples of one slot. */
 typedef struct ull__claim {
   ull__slot *slot;

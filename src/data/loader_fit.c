@@ -61,13 +61,19 @@ static bool shrink(ull_loader_options *options, const ull_loader_bound *bound, i
   return true;
 }
 
-static ull_status refuse_budget(uint64_t needed, int slots, uint64_t budget_bytes) {
-  char text[32];
-  ULL__FAIL(ULL_ERROR_DOES_NOT_FIT, "the loader needs %s for %d batch%s and one thread",
-            ull__byte_size_format(needed, text), slots, slots == 1 ? "" : "es");
-  ull__error_holder("--loader-memory %" PRIu64, budget_bytes);
+/* `least`: what the loader itself would have to have. */
+static ull_status refuse_budget(uint64_t least, int slots, const ull__loader_budget *budget) {
+  char text[32], held[32], source[64] = "";
+  uint64_t needed = least * budget->loaders + budget->held_bytes;
+  if (budget->held_bytes > 0)
+    snprintf(source, sizeof source, ", the source's %s",
+             ull__byte_size_format(budget->held_bytes, held));
+  ULL__FAIL(ULL_ERROR_DOES_NOT_FIT, "the loader needs %s for %d batch%s and one thread%s%s",
+            ull__byte_size_format(needed, text), slots, slots == 1 ? "" : "es", source,
+            budget->loaders > 1 ? ", in training and in evaluation" : "");
+  ull__error_holder("--loader-memory %" PRIu64, budget->bytes);
   ull__error_change("allow %" PRIu64 " bytes, or use a smaller --batch-size", needed);
-  return ull__error_bytes(needed, budget_bytes);
+  return ull__error_bytes(needed, budget->bytes);
 }
 
 /* The budget whose quarter, beside everything else, is enough; the region's own size is cut to what
@@ -85,7 +91,10 @@ static uint64_t least_budget(const ull_loader_options *options, const ull_loader
   }
 }
 
-ull_status ull_loader_fit(ull_loader_options *options, uint64_t budget_bytes) {
+ull_status ull__loader_fit_into(ull_loader_options *options, const ull__loader_budget *budget) {
+  uint64_t budget_bytes = budget->bytes > budget->held_bytes
+                              ? (budget->bytes - budget->held_bytes) / budget->loaders
+                              : 0;
   ull_loader_options smaller = *options;
   ull_loader_bound bound;
   uint64_t bytes;
@@ -98,11 +107,14 @@ ull_status ull_loader_fit(ull_loader_options *options, uint64_t budget_bytes) {
     ULL__TRY(needed_bytes(&smaller, &bound, &bytes));
   }
   if (bytes > budget_bytes) {
-    return refuse_budget(least_budget(&smaller, &bound, bytes, divides), smaller.prefetch,
-                         budget_bytes);
+    return refuse_budget(least_budget(&smaller, &bound, bytes, divides), smaller.prefetch, budget);
   }
   *options = smaller;
   return ULL_OK;
+}
+
+ull_status ull_loader_fit(ull_loader_options *options, uint64_t budget_bytes) {
+  return ull__loader_fit_into(options, &(ull__loader_budget){.bytes = budget_bytes, .loaders = 1});
 }
 
 const char *ull_loader_bound_describe(const ull_loader_bound *bound, char *buffer,

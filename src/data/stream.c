@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "data/loader.h"
 
 enum { DEFAULT_SIDE = 224, NAME_BYTES = 64, LINE_BYTES = 1024, CLASS_NAME_BYTES = 512 };
 
@@ -141,9 +142,10 @@ static ull_status choose_means(const ull_config *config, int workers, ull_stream
                           ? ull_loader_suggest_prefetch(stream->source, options->batch_size)
                           : (int)ull_config_integer(config, "prefetch");
   if (said(config, "loader-memory")) {
-    uint64_t bytes = ull_config_bytes(config, "loader-memory");
-    uint64_t held = ull_source_resident_bytes(stream->source);
-    ULL__TRY(ull_loader_fit(options, bytes > held ? bytes - held : 0));
+    ull__loader_budget budget = {.bytes = ull_config_bytes(config, "loader-memory"),
+                                 .held_bytes = ull_source_resident_bytes(stream->source),
+                                 .loaders = 1};
+    ULL__TRY(ull__loader_fit_into(options, &budget));
   }
   return ull_loader_bound_bytes(options, &stream->bound);
 }

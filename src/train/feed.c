@@ -7,7 +7,7 @@
 
 #include "base/config_internal.h"
 #include "base/error.h"
-#include "data/source.h"
+#include "data/loader.h"
 #include "train/job.h"
 
 static bool is_synthetic(const char *text) {
@@ -248,11 +248,9 @@ static void choose_threads(const ull_config *config, ull__feed *feed) {
 /* Training and evaluation have a loader each and share the budget. */
 static ull_status fit_loader(const ull__job *job, ull_loader_options *options) {
   if (!ull_config_has(job->config, "loader-memory")) return ULL_OK;
-  uint64_t bytes = ull_config_bytes(job->config, "loader-memory");
-  ull_status status = ull_loader_fit(options, job->has_both_feeds ? bytes / 2 : bytes);
-  if (status != ULL_ERROR_DOES_NOT_FIT) return status;
-  return ull__error_holder("--loader-memory %s%s", ull_config_text(job->config, "loader-memory"),
-                           job->has_both_feeds ? ", half of it" : "");
+  ull__loader_budget budget = {.bytes = ull_config_bytes(job->config, "loader-memory"),
+                               .loaders = job->has_both_feeds ? 2 : 1};
+  return ull__loader_fit_into(options, &budget);
 }
 
 static ull_status fill_feed(const ull__job *job, bool training, ull__feed *feed) {

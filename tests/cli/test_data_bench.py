@@ -173,8 +173,7 @@ class DataBench(unittest.TestCase):
         self.assertEqual(result.code, 3)
         self.assertGreater(result.object["error"]["shortfall_bytes"], 0)
         least = int(result.object["error"]["change"].split()[1])
-        said = command.run_json("data", "bench", self.root, "--batch-size", 8, "--loader-memory",
-                                least + MIB)
+        said = command.run_json("data", "bench", self.root, "--batch-size", 8, "--loader-memory", least)
         self.assertEqual(said["samples"], PICTURES)
 
     def mixed(self):
@@ -187,6 +186,24 @@ class DataBench(unittest.TestCase):
         return root
 
     @unittest.skipIf(command.is_sanitized(), "sanitizers take memory of their own")
+    def test_the_budget_that_would_do_does(self):
+        """What a refusal asks for is enough, and the budget in question is the user's own: also beside a
+        source that holds memory, and where training and evaluation share it."""
+        idx = command.write_idx(pathlib.Path(self.scratch.name) / "idx")
+        train = ("train", "zoo:resnet8?classes=2&image=32", "--data", self.root, "--steps", 1, "--run",
+                 pathlib.Path(self.scratch.name) / "run")
+        for arguments in (("data", "bench", self.root, "--size", 224), ("data", "bench", idx),
+                          train, (*train, "--val-data", self.root)):
+            arguments = (*arguments, "--batch-size", 8, "--json", "--loader-memory")
+            refused = command.run(*arguments, 1000)
+            self.assertEqual(refused.code, 3, refused.stderr)
+            error = refused.object["error"]
+            self.assertIn("--loader-memory 1000", error["holder"])
+            enough = 1000 + error["shortfall_bytes"]
+            self.assertIn(f"allow {enough} bytes", error["change"])
+            self.assertEqual(command.run(*arguments, enough - 8193).code, 3)
+            self.assertEqual(command.run(*arguments, enough).code, 0)
+
     def test_resident_size(self):
         base, code, _ = resident_peak("--version")
         self.assertEqual(code, 0)
