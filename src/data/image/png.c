@@ -233,6 +233,19 @@ static ull_status take(ull__png *png, output *out, const ull__image_request *req
   return ULL_OK;
 }
 
+static ull_status decode_in(ull__image_reader *reader, ull__png *png, output *out,
+                            ull__image_info *info) {
+  ull__png_work_on(png);
+  png->decoding = true;
+  int code = spng_decode_image(png->context, NULL, 0, SPNG_FMT_PNG, SPNG_DECODE_PROGRESSIVE);
+  if (code != 0) return fail(reader, png, info, code);
+  read_palette(png, &out->layout);
+  ULL__TRY(png->header.interlace_method ? push_interlaced(reader, png, out, info)
+                                        : push_rows(reader, png, out, info));
+  return finish(reader, png, out, info);
+}
+
+/* The context ends with the call: it has memory of the scratch, which is lent for as long. */
 static ull_status decode(ull__image_reader *reader, void *state, const ull__image_request *request,
                          const ull__image_delivery *delivery, ull__scratch *scratch,
                          const ull__image_sink *sink, ull__image_info *info) {
@@ -240,14 +253,9 @@ static ull_status decode(ull__image_reader *reader, void *state, const ull__imag
   output out = {.sink = sink, .region = delivery->region};
   png->feed.info = info;
   ULL__TRY(take(png, &out, request, delivery->scratch_bytes, scratch));
-  ull__png_work_on(png);
-  png->decoding = true;
-  int code = spng_decode_image(png->context, NULL, 0, SPNG_FMT_PNG, SPNG_DECODE_PROGRESSIVE);
-  if (code != 0) return fail(reader, png, info, code);
-  read_palette(png, &out.layout);
-  ULL__TRY(png->header.interlace_method ? push_interlaced(reader, png, &out, info)
-                                        : push_rows(reader, png, &out, info));
-  return finish(reader, png, &out, info);
+  ull_status status = decode_in(reader, png, &out, info);
+  close_picture(png);
+  return status;
 }
 
 const ull__image_codec ull__png_codec = {
