@@ -7,6 +7,8 @@ figures and what is wanted.
     stream    ids and pixels for numbers of threads and slots, small budgets, an archive, chains of resumes and
               ranks: with one file of 20 damaged, and augmentations of every kind
     resume    first batch after a start at 90 % of the epoch beside a cold first one, fresh processes in turn
+    state     the same for a state that a fresh loader is given (bench_first_batch): folder, tar, tables, packed text, JSON
+              lines, index and page cache warm; processor time beside it. Of compressed tars, what it costs
     memory    resident size above --version for pictures of 1 KB to 50 MB beside the bound, and over 20 epochs
     corrupt   the same for 10,000 files that are damaged, cut or no pictures
     cgroup    2.6 GB of photos on a cold cache inside 256 MiB, and without (root, memory cgroups)
@@ -168,6 +170,71 @@ def check_resume(check):
     check.report(f"first batch of {batch}: cold {cold * 1000:.1f} ms, at 90 % {resumed * 1000:.1f} ms, ratio of medians "
                  f"{resumed / cold:.3f}, median of {len(ratios)} ratios {statistics.median(ratios):.3f}",
                  min(resumed / cold, statistics.median(ratios)) <= 1.1)
+
+
+# ---- state ----
+
+
+def write_texts(folder):
+    """A plain text and documents of many lengths, as lines of JSON."""
+    draw, words = random.Random(4), ["model", "memory", "plan", "of", "the", "batch", "a", "tensor", "is", "kept"]
+    documents = [" ".join(draw.choices(words, k=draw.randrange(5, 400))) for _ in range(20000)]
+    (folder / "book.txt").write_text("\n".join(documents), encoding="utf-8")
+    (folder / "lines.jsonl").write_text("".join(json.dumps({"text": d}) + "\n" for d in documents), encoding="utf-8")
+
+
+def write_tables(folder, root):
+    draw = random.Random(6)
+    rows = (f"{draw.random():.5f},{draw.random() * 9:.3f},{draw.choice(['red', 'green', 'blue'])},{i % 2}\n"
+            for i in range(200000))
+    (folder / "rows.csv").write_text("weight,height,colour,target\n" + "".join(rows), encoding="ascii")
+    paths = (f"{path.relative_to(folder)},{path.parent.name}\n" for path in sorted(root.rglob("*.jpg")))
+    (folder / "paths.csv").write_text("image,label\n" + "".join(paths), encoding="utf-8")
+
+
+def compress(root, folder):
+    """The pictures in one shard, packed in two ways."""
+    subprocess.run([ULLAGE, "data", "pack", root, "--out", folder / "one"], check=True, capture_output=True)
+    shard = next((folder / "one").glob("*.tar"))
+    for tool, end in (("zstd", "tar.zst"), ("gzip", "tgz")):
+        with (folder / f"one.{end}").open("wb") as file:
+            subprocess.run([tool, "-c", shard], stdout=file, check=True)
+
+
+def sources_of_states(check):
+    """(what it is, source, settings, rounds)."""
+    root = check.folder / "photos"
+    data.make_files(check.photos, 2000, root)
+    subprocess.run([ULLAGE, "data", "pack", root, "--out", check.folder / "tars", "--shard-size", "64MiB"], check=True,
+                   capture_output=True)
+    write_texts(check.folder)
+    write_tables(check.folder, root)
+    compress(root, check.folder)
+    pictures_of, rows = ("batch-size=16", "size=224", "workers=2"), ("batch-size=256", "workers=1")
+    yield "folder", root, pictures_of, 101
+    yield "tar", f"tar:{check.folder}/tars/*.tar", pictures_of, 101
+    yield "csv of paths", f"csv:{check.folder}/paths.csv", pictures_of, 101
+    yield "csv of rows", f"csv:{check.folder}/rows.csv", rows, 101
+    yield "packed text", f"text:{check.folder}/book.txt?seq=256&pack=1", rows, 101
+    yield "JSON lines", f"text:{check.folder}/lines.jsonl?seq=256", rows, 101
+    yield "tar.zst, one shard", f"tar:{check.folder}/one.tar.zst", pictures_of, 11
+    yield "tgz, one shard", f"tar:{check.folder}/one.tgz", pictures_of, 11
+
+
+def check_state(check):
+    for name, source, settings, rounds in sources_of_states(check):
+        done = subprocess.run([data.BUILD / "bench_first_batch", str(rounds), *settings, str(source)], capture_output=True,
+                              text=True, check=False)
+        if done.returncode != 0:
+            raise data.Failure(f"{name}: {done.stderr.strip()[-300:]}")
+        said = json.loads(done.stdout)
+        cold, resumed, cold_cpu, resumed_cpu = (statistics.median(said[who][what]) / 1e6 for what in ("wall_ns", "cpu_ns")
+                                                for who in ("cold", "resumed"))
+        ratio = statistics.median(b / a for a, b in zip(said["cold"]["wall_ns"], said["resumed"]["wall_ns"]))
+        forward = "one shard" in name  # is decompressed up to its place
+        check.report(f"{name}: cold {cold:.2f} ms, at 90 % {resumed:.2f} ms, ratio of medians {resumed / cold:.3f}, median of "
+                     f"{rounds} ratios {ratio:.3f}; processor time {cold_cpu:.2f} and {resumed_cpu:.2f} ms, "
+                     f"{resumed_cpu / cold_cpu:.3f}", None if forward else min(resumed / cold, ratio) <= 1.1)
 
 
 # ---- memory ----
