@@ -11,6 +11,7 @@
 #include "data/image/changes.h"
 #include "data/image/geometry.h"
 #include "data/image/image.h"
+#include "data/image/orientation.h"
 #include "data/image/resample.h"
 #include "data/loader.h"
 

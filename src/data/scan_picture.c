@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/sha256.h"
-#include "data/image/geometry.h"
+#include "data/image/orientation.h"
 #include "data/scan_files.h"
 
 enum { HASHED_BYTES = 64 << 10 };

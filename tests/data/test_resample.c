@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "data/image/orientation.h"
 #include "model/safetensors/safetensors.h"
 #include "support/pictures.h"
 
@@ -483,25 +484,21 @@ static void contradictions_are_refused(void **state) {
   static float out[300];
   ull__resample_spec good = {.filter = ULL__FILTER_TRIANGLE,
                              .channels = 4,
-                             .x1 = 20,
-                             .y1 = 20,
-                             .right = 20,
-                             .bottom = 20,
-                             .width = 10,
-                             .height = 10,
+                             .x = {.to = 20, .high = 20, .outputs = 10},
+                             .y = {.to = 20, .high = 20, .outputs = 10},
                              .store = plain_store(out, ULL_FLOAT32, 3, 10, 10, false)};
   uint64_t bytes;
   assert_int_equal(ull__resample_bytes(&good, &bytes), ULL_OK);
   for (int i = 0; i < 9; i++) {
     ull__resample_spec bad = good;
-    if (i == 0) bad.x1 = 0;
-    if (i == 1) bad.y0 = NAN;
-    if (i == 2) bad.width = 0;
+    if (i == 0) bad.x.to = 0;
+    if (i == 1) bad.y.from = NAN;
+    if (i == 2) bad.x.outputs = 0;
     if (i == 3) bad.channels = 3;
     if (i == 4) bad.store.channels = 1;
     if (i == 5) bad.store.dtype = ULL_INT64;
-    if (i == 6) bad.left = 1;
-    if (i == 7) bad.resized_height = -1;
+    if (i == 6) bad.x.low = 1;
+    if (i == 7) bad.y.resized = -1;
     if (i == 8) bad.filter = ULL__FILTER_NEAREST;
     assert_int_equal(ull__resample_bytes(&bad, &bytes), ULL_ERROR_INVALID);
   }

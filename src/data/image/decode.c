@@ -56,10 +56,9 @@ static void tell(const decoding *d) {
 
 static ull_status choose_region(decoding *d, const char *name) {
   const ull_image_options *o = d->options;
-  bool turn = !o->ignore_orientation;
-  d->orientation = ull__orientation_of(turn ? d->info.orientation : 1);
-  int width = d->orientation.swap ? d->info.height : d->info.width;
-  int height = d->orientation.swap ? d->info.width : d->info.height;
+  int orientation = o->ignore_orientation ? 1 : d->info.orientation, width, height;
+  d->orientation = ull__orientation_of(orientation);
+  ull__upright_size(&d->info, orientation, &width, &height);
   ull__rect r = {0, 0, width, height};
   if (o->crop) r = (ull__rect){o->x, o->y, o->width, o->height};
   if (r.x < 0 || r.y < 0 || r.width < 1 || r.height < 1 || r.width > width || r.height > height ||

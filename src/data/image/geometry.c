@@ -108,30 +108,18 @@ ull__frame ull__frame_draw(const ull_augment *augment, uint64_t key, uint64_t ep
   return frame;
 }
 
-void ull__upright_size(const ull__image_info *info, int orientation, int *width, int *height) {
-  bool swap = ull__orientation_of(orientation).swap;
-  *width = swap ? info->height : info->width;
-  *height = swap ? info->width : info->height;
-}
-
 /* ---- application ---- */
-
-/* One axis of the upright picture, and how it runs through memory. */
-typedef struct side {
-  double from, to, low, high;
-  int resized, shift, out, mirror;
-  int64_t stride;
-} side;
 
 /* A window along one side of the frame, moved to a picture of `extent` pixels. */
 static ull_status make_side(const ull__frame *frame, bool vertical, int extent, int out,
-                            side *side) {
+                            ull__resample_side *side) {
   const ull__rect *window = &frame->window;
   int made_for = vertical ? frame->height : frame->width;
   int begin = vertical ? window->y : window->x, length = vertical ? window->height : window->width;
   int frame_out = vertical ? frame->out_height : frame->out_width;
   double scale = (double)extent / made_for;
-  *side = (struct side){.from = begin * scale, .to = (begin + length) * scale, .out = out};
+  *side =
+      (ull__resample_side){.from = begin * scale, .to = (begin + length) * scale, .outputs = out};
   side->low = side->from;
   side->high = side->to;
   side->resized = vertical ? frame->resized_height : frame->resized_width;
@@ -148,73 +136,58 @@ static ull_status make_side(const ull__frame *frame, bool vertical, int extent, 
   return ULL_OK;
 }
 
-/* From upright to stored direction; the place of upright pixel 0 moves to that of stored pixel 0.
- */
-static int64_t turn_side(side *side, int extent, bool mirror, bool flip, int64_t stride) {
-  if (mirror) {
-    double from = side->from, low = side->low;
-    side->from = extent - side->to;
-    side->to = extent - from;
-    side->low = extent - side->high;
-    side->high = extent - low;
-    side->shift = side->resized - side->out - side->shift;
-    side->mirror = extent;
-  }
-  bool backwards = mirror != flip;
-  side->stride = backwards ? -stride : stride;
-  return backwards ? (side->out - 1) * stride : 0;
+/* From upright to stored direction. */
+static void mirror_side(ull__resample_side *side, int extent) {
+  double from = side->from, low = side->low;
+  side->from = extent - side->to;
+  side->to = extent - from;
+  side->low = extent - side->high;
+  side->high = extent - low;
+  side->shift = side->resized - side->outputs - side->shift;
+  side->mirror = extent;
 }
 
-static void set_sides(ull__resample_spec *spec, const side *x, const side *y) {
-  spec->x0 = x->from;
-  spec->x1 = x->to;
-  spec->left = x->low;
-  spec->right = x->high;
-  spec->width = x->out;
-  spec->resized_width = x->resized;
-  spec->shift_x = x->shift;
-  spec->mirror_x = x->mirror;
-  spec->store.x_stride = x->stride;
-  spec->y0 = y->from;
-  spec->y1 = y->to;
-  spec->top = y->low;
-  spec->bottom = y->high;
-  spec->height = y->out;
-  spec->resized_height = y->resized;
-  spec->shift_y = y->shift;
-  spec->mirror_y = y->mirror;
-  spec->store.y_stride = y->stride;
+/* Outputs run backwards: the first one's place is the last one's. In elements. */
+static int64_t turn_stride(int64_t *stride, int outputs) {
+  int64_t origin = (outputs - 1) * *stride;
+  *stride = -*stride;
+  return origin;
 }
 
 ull_status ull__frame_spec(const ull__frame *frame, const ull__framing *framing,
                            const ull__image_info *info, ull__resample_spec *spec) {
   ull__orientation turn = ull__orientation_of(framing->orientation);
-  const ull__pixel_store *store = &framing->upright;
   int width, height;
-  side x, y;
+  int64_t origin = 0;
+  ull__resample_side x, y;
+  ull__pixel_store store = framing->upright;
   ull__upright_size(info, framing->orientation, &width, &height);
   ULL__TRY(make_side(frame, false, width, framing->out_width, &x));
   ULL__TRY(make_side(frame, true, height, framing->out_height, &y));
-  int64_t origin = turn_side(&x, width, turn.mirror_x, frame->flip_x, store->x_stride) +
-                   turn_side(&y, height, turn.mirror_y, frame->flip_y, store->y_stride);
+  if (turn.mirror_x) mirror_side(&x, width);
+  if (turn.mirror_y) mirror_side(&y, height);
+  if (turn.mirror_x != frame->flip_x) origin += turn_stride(&store.x_stride, x.outputs);
+  if (turn.mirror_y != frame->flip_y) origin += turn_stride(&store.y_stride, y.outputs);
+  store.base = (uint8_t *)store.base + origin * (int64_t)ull_dtype_bytes(store.dtype);
   *spec = (ull__resample_spec){.filter = framing->filter,
                                .channels = framing->channels,
-                               .store = *store,
+                               .x = turn.swap ? y : x,
+                               .y = turn.swap ? x : y,
+                               .store = store,
                                .padding = frame->padding};
-  spec->store.base = (uint8_t *)store->base + origin * (int64_t)ull_dtype_bytes(store->dtype);
   if (turn.swap) {
-    set_sides(spec, &y, &x);
-  } else {
-    set_sides(spec, &x, &y);
+    spec->store.x_stride = store.y_stride;
+    spec->store.y_stride = store.x_stride;
   }
   return ULL_OK;
 }
 
+static double scale_of(const ull__resample_side *side) {
+  return (side->to - side->from) / (side->resized > 0 ? side->resized : side->outputs);
+}
+
 int ull__frame_reduction(const ull__resample_spec *spec) {
-  int width = spec->resized_width > 0 ? spec->resized_width : spec->width;
-  int height = spec->resized_height > 0 ? spec->resized_height : spec->height;
-  double x = (spec->x1 - spec->x0) / width, y = (spec->y1 - spec->y0) / height;
-  double scale = x < y ? x : y;
+  double scale = fmin(scale_of(&spec->x), scale_of(&spec->y));
   int reduction = 1;
   while (reduction < 8 && scale >= 2 * REDUCED_LEAST * reduction) reduction *= 2;
   return spec->filter == ULL__FILTER_TRIANGLE ? reduction : 1;

@@ -23,9 +23,6 @@ typedef struct ull__frame {
 ull__frame ull__frame_draw(const ull_augment *augment, uint64_t key, uint64_t epoch,
                            uint64_t sample, int width, int height, int out_width, int out_height);
 
-/* The upright size of a stored picture. */
-void ull__upright_size(const ull__image_info *info, int orientation, int *width, int *height);
-
 /* How to apply a frame. */
 typedef struct ull__framing {
   int orientation; /* EXIF's number to apply; 1 leaves stored directions */

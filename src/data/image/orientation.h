@@ -34,6 +34,14 @@ static inline ull__orientation ull__orientation_of(int number) {
   }
 }
 
+/* The upright size of a stored picture. */
+static inline void ull__upright_size(const ull__image_info *info, int orientation, int *width,
+                                     int *height) {
+  bool swap = ull__orientation_of(orientation).swap;
+  *width = swap ? info->height : info->width;
+  *height = swap ? info->width : info->height;
+}
+
 /* Where a rectangle of the upright picture lies in the stored one. `width` and `height` are the
  * upright picture's. */
 static inline ull__rect ull__orientation_stored(ull__orientation o, ull__rect upright, int width,

@@ -9,14 +9,12 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/isa.h"
-#include "data/image/taps.h"
+#include "data/image/resample_window.h"
 #include "data/loops/resample.h"
 
 enum {
   RING_MOST = 32, /* rows */
   OPEN_ROWS = 4,  /* output rows that a source row can belong to, without the ring */
-  SIDE_MOST = 1 << 28,
-  OUTPUT_MOST = 1 << 16,
 };
 
 struct ull__resampler {
@@ -49,96 +47,6 @@ static const ull__resample_loops *choose_loops(void) {
   return getters[ull__cpu_isa()]();
 }
 
-/* ---- geometry ---- */
-
-static int resized_width(const ull__resample_spec *spec) {
-  return spec->resized_width > 0 ? spec->resized_width : spec->width;
-}
-
-static int resized_height(const ull__resample_spec *spec) {
-  return spec->resized_height > 0 ? spec->resized_height : spec->height;
-}
-
-static ull__axis x_axis(const ull__resample_spec *spec) {
-  return ull__axis_make(spec->x0, spec->x1, spec->left, spec->right, resized_width(spec),
-                        spec->mirror_x);
-}
-
-static ull__axis y_axis(const ull__resample_spec *spec) {
-  return ull__axis_make(spec->y0, spec->y1, spec->top, spec->bottom, resized_height(spec),
-                        spec->mirror_y);
-}
-
-/* The resized pixel that an output pixel shows, or -1. */
-static int shown(ull_padding padding, int at, int extent) {
-  if (at >= 0 && at < extent) return at;
-  if (padding == ULL_PADDING_ZERO) return -1;
-  at = at < 0 ? -at : 2 * (extent - 1) - at;
-  return at >= 0 && at < extent ? at : -1;
-}
-
-/* Resized pixels that are shown: [*begin, *end); none where both are 0. */
-static void shown_range(ull_padding padding, int shift, int outputs, int extent, int *begin,
-                        int *end) {
-  *begin = extent;
-  *end = 0;
-  for (int i = 0; i < outputs; i++) {
-    int at = shown(padding, i + shift, extent);
-    if (at < 0) continue;
-    if (at < *begin) *begin = at;
-    if (at >= *end) *end = at + 1;
-  }
-  if (*end == 0) *begin = 0;
-}
-
-static void range_of(const ull__resample_spec *spec, const ull__axis *axis, int output, int *first,
-                     int *count) {
-  if (spec->filter == ULL__FILTER_TRIANGLE) {
-    ull__axis_range(axis, output, first, count);
-  } else {
-    *first = ull__axis_nearest(axis, output);
-    *count = 1;
-  }
-}
-
-static void needed(const ull__resample_spec *spec, const ull__axis *axis, int begin, int end,
-                   int *first, int *count) {
-  int last_first, last_count;
-  range_of(spec, axis, begin, first, count);
-  range_of(spec, axis, end > begin ? end - 1 : begin, &last_first, &last_count);
-  *count = last_first + last_count - *first;
-}
-
-ull__rect ull__resample_region(const ull__resample_spec *spec) {
-  ull__axis x = x_axis(spec), y = y_axis(spec);
-  ull__rect rect;
-  int begin, end;
-  shown_range(spec->padding, spec->shift_x, spec->width, x.outputs, &begin, &end);
-  needed(spec, &x, begin, end, &rect.x, &rect.width);
-  shown_range(spec->padding, spec->shift_y, spec->height, y.outputs, &begin, &end);
-  needed(spec, &y, begin, end, &rect.y, &rect.height);
-  return rect;
-}
-
-static int divide_up(int a, int b) {
-  return a / b + (a % b > 0);
-}
-
-void ull__resample_deliver(ull__resample_spec *spec, const ull__image_delivery *delivery) {
-  double scale = 1.0 / delivery->reduction;
-  spec->x0 *= scale;
-  spec->x1 *= scale;
-  spec->y0 *= scale;
-  spec->y1 *= scale;
-  spec->left *= scale;
-  spec->right *= scale;
-  spec->top *= scale;
-  spec->bottom *= scale;
-  spec->mirror_x = divide_up(spec->mirror_x, delivery->reduction);
-  spec->mirror_y = divide_up(spec->mirror_y, delivery->reduction);
-  spec->pixels = delivery->region;
-}
-
 /* ---- memory ---- */
 
 typedef struct plan {
@@ -155,48 +63,6 @@ static ull_status refuse(const char *what) {
   return ULL__FAIL(ULL_ERROR_INVALID, "resampling: %s", what);
 }
 
-static bool is_side(int extent) {
-  return extent > 0 && extent <= OUTPUT_MOST;
-}
-
-static ull_status check(const ull__resample_spec *spec) {
-  bool nearest = spec->filter == ULL__FILTER_NEAREST;
-  if (!is_side(spec->width) || !is_side(spec->height)) return refuse("no such output");
-  if (spec->resized_width > SIDE_MOST || spec->resized_height > SIDE_MOST ||
-      spec->resized_width < 0 || spec->resized_height < 0) {
-    return refuse("no such resized picture");
-  }
-  if (!(spec->x1 > spec->x0) || !(spec->y1 > spec->y0) || !(spec->right > spec->left) ||
-      !(spec->bottom > spec->top)) {
-    return refuse("an empty window");
-  }
-  const double slack = 0.01;
-  if (spec->x0 < spec->left - slack || spec->x1 > spec->right + slack ||
-      spec->y0 < spec->top - slack || spec->y1 > spec->bottom + slack) {
-    return refuse("a window beyond the picture");
-  }
-  if (spec->x1 - spec->x0 > SIDE_MOST || spec->y1 - spec->y0 > SIDE_MOST) {
-    return refuse("the window is too large");
-  }
-  if (spec->channels != 1 && (spec->channels != 4 || nearest)) return refuse("source channels");
-  if (spec->store.channels != 1 && (spec->store.channels != 3 || nearest)) {
-    return refuse("output channels");
-  }
-  if (spec->channels == 4 && spec->store.channels != 3) return refuse("colour cannot become grey");
-  switch (spec->store.dtype) {
-  case ULL_UINT8:
-  case ULL_FLOAT32:
-  case ULL_FLOAT16:
-  case ULL_BFLOAT16:
-    return ULL_OK;
-  case ULL_INT64:
-  case ULL_INT32:
-    return nearest ? ULL_OK : refuse("integers hold class numbers only");
-  default:
-    return refuse("no such output dtype");
-  }
-}
-
 static ull_status add(plan *plan, uint64_t count, uint64_t size) {
   uint64_t bytes;
   ULL__TRY(ull__size_mul(count, size, "resampling", &bytes));
@@ -205,11 +71,11 @@ static ull_status add(plan *plan, uint64_t count, uint64_t size) {
 }
 
 static ull_status make_plan(const ull__resample_spec *spec, plan *plan) {
-  ull__axis x = x_axis(spec), y = y_axis(spec);
+  ull__axis x = ull__resample_axis(&spec->x), y = ull__resample_axis(&spec->y);
   bool triangle = spec->filter == ULL__FILTER_TRIANGLE;
   *plan = (struct plan){.planes = spec->channels == 4 ? 3 : 1, .lines = spec->store.channels};
-  plan->padded_width = (int)ull__align_up((uint64_t)spec->width, ULL__ACROSS_BLOCK);
-  plan->plane = (int64_t)ull__align_up((uint64_t)spec->width, ULL__DOWN_PAD);
+  plan->padded_width = (int)ull__align_up((uint64_t)spec->x.outputs, ULL__ACROSS_BLOCK);
+  plan->plane = (int64_t)ull__align_up((uint64_t)spec->x.outputs, ULL__DOWN_PAD);
   plan->row_elements = plan->plane * plan->planes;
   ULL__TRY(add(plan, 1, sizeof(ull__resampler)));
   ULL__TRY(add(plan, (uint64_t)plan->padded_width, sizeof(int32_t)));
@@ -229,7 +95,7 @@ static ull_status make_plan(const ull__resample_spec *spec, plan *plan) {
 
 ull_status ull__resample_bytes(const ull__resample_spec *spec, uint64_t *bytes) {
   plan plan;
-  ULL__TRY(check(spec));
+  ULL__TRY(ull__resample_check(spec));
   ULL__TRY(make_plan(spec, &plan));
   *bytes = plan.bytes + ULL__SCRATCH_ALIGNMENT;
   return ULL_OK;
@@ -263,9 +129,11 @@ static ull_status place(ull__resampler *r, const plan *plan, ull__scratch *scrat
 
 /* ---- tables ---- */
 
-/* The output column at a place in memory order. */
-static int column_at(const ull__resample_spec *spec, int place) {
-  return spec->store.x_stride < 0 ? spec->width - 1 - place : place;
+/* The resized column that is shown at a place in memory order, or -1. */
+static int shown_column(const ull__resampler *r, int place) {
+  const ull__resample_spec *spec = &r->spec;
+  int output = spec->store.x_stride < 0 ? spec->x.outputs - 1 - place : place;
+  return ull__resample_shown(spec->padding, output + spec->x.shift, r->across_axis.outputs);
 }
 
 static void fill_column(const ull__resampler *r, int place, int output, int32_t *first,
@@ -285,9 +153,8 @@ static void fill_columns(ull__resampler *r, const plan *plan, int32_t *first, in
   const ull__resample_spec *spec = &r->spec;
   memset(first, 0, (size_t)plan->padded_width * sizeof *first);
   memset(weights, 0, (size_t)(plan->padded_width * plan->across_taps) * sizeof *weights);
-  for (int place = 0; place < spec->width; place++) {
-    int output =
-        shown(spec->padding, column_at(spec, place) + spec->shift_x, r->across_axis.outputs);
+  for (int place = 0; place < spec->x.outputs; place++) {
+    int output = shown_column(r, place);
     if (output >= 0) fill_column(r, place, output, first, weights);
   }
   r->across.outputs = plan->padded_width;
@@ -303,9 +170,8 @@ static void fill_columns(ull__resampler *r, const plan *plan, int32_t *first, in
 
 static void fill_nearest_columns(ull__resampler *r, int32_t *first) {
   const ull__resample_spec *spec = &r->spec;
-  for (int place = 0; place < spec->width; place++) {
-    int output =
-        shown(spec->padding, column_at(spec, place) + spec->shift_x, r->across_axis.outputs);
+  for (int place = 0; place < spec->x.outputs; place++) {
+    int output = shown_column(r, place);
     first[place] = output < 0 ? -1 : ull__axis_nearest(&r->across_axis, output) - spec->pixels.x;
   }
   r->across.first = first;
@@ -338,12 +204,12 @@ static void store_line(const ull__resampler *r, int y) {
   const ull__pixel_store *store = &r->spec.store;
   if (stores_floats(r)) return;
   if (stores_rgb(r)) {
-    r->loops->store_rgb(r->line, r->across.plane, r->spec.width, store_place(r, y, 0));
+    r->loops->store_rgb(r->line, r->across.plane, r->spec.x.outputs, store_place(r, y, 0));
     return;
   }
   ull__row_store how = {.dtype = store->dtype, .stride = r->store_x};
   for (int c = 0; c < store->channels; c++) {
-    r->loops->store(r->line + c * r->across.plane, r->spec.width, &how, store_place(r, y, c));
+    r->loops->store(r->line + c * r->across.plane, r->spec.x.outputs, &how, store_place(r, y, c));
   }
 }
 
@@ -355,9 +221,10 @@ static void gather_row(const ull__resampler *r, int output, int taps, int y) {
     float scale = store->scale[c] * 0x1p-22f, *to = line_of(r, y, c);
     int64_t offset = r->planes == 1 ? 0 : c * r->across.plane;
     if (sums == NULL) {
-      r->loops->down(r->rows, offset, r->weights, taps, r->spec.width, scale, store->bias[c], to);
+      r->loops->down(r->rows, offset, r->weights, taps, r->spec.x.outputs, scale, store->bias[c],
+                     to);
     } else {
-      r->loops->down_end(sums + offset, r->spec.width, scale, store->bias[c], to);
+      r->loops->down_end(sums + offset, r->spec.x.outputs, scale, store->bias[c], to);
     }
   }
   store_line(r, y);
@@ -366,7 +233,7 @@ static void gather_row(const ull__resampler *r, int output, int taps, int y) {
 static void nearest_row(const ull__resampler *r, const uint8_t *pixels, int y) {
   const ull__pixel_store *store = &r->spec.store;
   float *to = line_of(r, y, 0);
-  for (int x = 0; x < r->spec.width; x++) {
+  for (int x = 0; x < r->spec.x.outputs; x++) {
     int32_t from = pixels == NULL ? -1 : r->across.first[x];
     to[x] = (float)(from < 0 ? r->spec.fill : pixels[from]) * store->scale[0] + store->bias[0];
   }
@@ -381,7 +248,7 @@ static void empty_row(const ull__resampler *r, int y) {
   }
   for (int c = 0; c < store->channels; c++) {
     float *to = line_of(r, y, c);
-    for (int x = 0; x < r->spec.width; x++) to[x] = 0.0f * store->scale[c] + store->bias[c];
+    for (int x = 0; x < r->spec.x.outputs; x++) to[x] = 0.0f * store->scale[c] + store->bias[c];
   }
   store_line(r, y);
 }
@@ -410,9 +277,9 @@ static void finish_row(ull__resampler *r, int output, const uint8_t *pixels) {
   bool triangle = spec->filter == ULL__FILTER_TRIANGLE;
   int taps = triangle ? prepare_row(r, output) : 0;
   for (int i = 0; i < (spec->padding == ULL_PADDING_ZERO ? 1 : 3); i++) {
-    int y = places[i] - spec->shift_y;
-    if (y < 0 || y >= spec->height || (i > 0 && places[i] == output)) continue;
-    if (i > 0 && shown(spec->padding, places[i], last + 1) != output) continue;
+    int y = places[i] - spec->y.shift;
+    if (y < 0 || y >= spec->y.outputs || (i > 0 && places[i] == output)) continue;
+    if (i > 0 && ull__resample_shown(spec->padding, places[i], last + 1) != output) continue;
     if (triangle) {
       gather_row(r, output, taps, y);
     } else {
@@ -425,7 +292,7 @@ static void finish_row(ull__resampler *r, int output, const uint8_t *pixels) {
 
 static void set_due(ull__resampler *r) {
   int first, count;
-  range_of(&r->spec, &r->down_axis, r->next, &first, &count);
+  ull__resample_range(r->spec.filter, &r->down_axis, r->next, &first, &count);
   r->due = first + count - 1;
 }
 
@@ -445,19 +312,20 @@ static ull_status check_pixels(ull__resampler *r) {
 static void set_store(ull__resampler *r) {
   const ull__pixel_store *store = &r->spec.store;
   bool backwards = store->x_stride < 0;
-  int64_t origin = backwards ? (r->spec.width - 1) * store->x_stride : 0;
+  int64_t origin = backwards ? (r->spec.x.outputs - 1) * store->x_stride : 0;
   r->store_x = backwards ? -store->x_stride : store->x_stride;
   r->store_origin = (uint8_t *)store->base + origin * (int64_t)ull_dtype_bytes(store->dtype);
 }
 
 static void set_outputs(ull__resampler *r) {
   const ull__resample_spec *spec = &r->spec;
-  shown_range(spec->padding, spec->shift_y, spec->height, r->down_axis.outputs, &r->next, &r->end);
+  ull__resample_shown_range(spec->padding, &spec->y, &r->next, &r->end);
   r->opened = r->next;
   set_due(r);
   r->y = spec->pixels.y;
-  for (int y = 0; y < spec->height; y++) {
-    if (shown(spec->padding, y + spec->shift_y, r->down_axis.outputs) < 0) empty_row(r, y);
+  for (int y = 0; y < spec->y.outputs; y++) {
+    if (ull__resample_shown(spec->padding, y + spec->y.shift, r->down_axis.outputs) < 0)
+      empty_row(r, y);
   }
 }
 
@@ -467,12 +335,12 @@ ull_status ull__resample_begin(const ull__resample_spec *spec, ull__scratch *scr
   int32_t *first = NULL;
   int16_t *weights = NULL;
   ull__resampler *r;
-  ULL__TRY(check(spec));
+  ULL__TRY(ull__resample_check(spec));
   ULL__TRY(make_plan(spec, &plan));
   ULL__TRY(take(scratch, sizeof *r, &r));
   *r = (ull__resampler){.spec = *spec, .loops = choose_loops(), .planes = plan.planes};
-  r->across_axis = x_axis(spec);
-  r->down_axis = y_axis(spec);
+  r->across_axis = ull__resample_axis(&spec->x);
+  r->down_axis = ull__resample_axis(&spec->y);
   r->row_elements = plan.row_elements;
   r->need = ull__resample_region(spec);
   ULL__TRY(check_pixels(r));

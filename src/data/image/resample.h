@@ -26,26 +26,29 @@ typedef struct ull__pixel_store {
   float scale[3], bias[3];              /* value * scale + bias, one multiplication, one addition */
 } ull__pixel_store;
 
+/* One direction of the window and of the output. */
+typedef struct ull__resample_side {
+  double from, to;  /* the window that becomes the output, in source pixels (edges, not centres) */
+  double low, high; /* where the picture ends for the filter: nothing beyond has weight */
+  int outputs;
+
+  /* Everything from here on may be zero. */
+  int resized; /* pixels that the window is cut into; 0: as many as outputs. Output i is resized
+                  pixel i + shift: only what it needs is asked for and computed */
+  int shift;
+  int mirror; /* the stored picture's extent where it runs against the upright picture's, so that
+                 rounding is the upright picture's; else 0 */
+} ull__resample_side;
+
 typedef struct ull__resample_spec {
   ull__filter filter;
   int channels;     /* bytes a source pixel: 1 or 4 (red, green, blue, ignored) */
   ull__rect pixels; /* rows that will come, in source pixels */
-  double x0, y0;    /* the window that becomes the output, in source pixels (edges, not centres) */
-  double x1, y1;
-  double left, top; /* where the picture ends for the filter: nothing beyond has weight */
-  double right, bottom;
-  int width, height; /* of the output */
+  ull__resample_side x, y;
   ull__pixel_store store;
-
-  /* Everything from here on may be zero. */
-  int resized_width, resized_height; /* pixels that the window is cut into; 0: width and height.
-                                        Output (x, y) is resized pixel (x + shift_x, y + shift_y):
-                                        only what it needs is asked for and computed */
-  int shift_x, shift_y;
-  ull_padding padding;    /* where that lies outside: zero (before scale and bias), or reflected */
-  int mirror_x, mirror_y; /* the stored picture's extent where that axis runs against the upright
-                             picture's, so that rounding is the upright picture's; else 0 */
-  uint8_t fill;           /* class number outside, of nearest */
+  ull_padding padding; /* of outputs outside the resized picture: zero (before scale and bias), or
+                          reflected */
+  uint8_t fill;        /* class number there, of nearest */
 } ull__resample_spec;
 
 typedef struct ull__resampler ull__resampler;

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "data/image/geometry.h"
+#include "data/image/orientation.h"
 #include "data/image/resample.h"
 
 enum { LONGEST_SIDE = 65500 /* of a JPEG */ };
