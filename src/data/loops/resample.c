@@ -205,73 +205,64 @@ static void across_grey(const ull__across *across, const uint8_t *pixels, int16_
 
 /* ---- down ---- */
 
+/* The widest registers that there are. `put` stores what was interleaved lane by lane in order. */
 #if defined(__AVX512BW__)
 
 enum { STEP = 32 };
+typedef __m512i wide;
+typedef __m512 wide_floats;
+#define WIDE(operation) _mm512_##operation
 
-INLINE void down_block(const int16_t *const *rows, int64_t at, const int16_t *weights, int taps,
-                       float scale, float bias, float *to) {
-  __m512i low = _mm512_setzero_si512(), high = low;
-  for (int k = 0; k < taps; k += 2) {
-    int32_t pair;
-    memcpy(&pair, weights + k, sizeof pair);
-    __m512i w = _mm512_set1_epi32(pair);
-    __m512i a = _mm512_loadu_si512(rows[k] + at), b = _mm512_loadu_si512(rows[k + 1] + at);
-    low = _mm512_sub_epi32(low, _mm512_madd_epi16(_mm512_unpacklo_epi16(a, b), w));
-    high = _mm512_sub_epi32(high, _mm512_madd_epi16(_mm512_unpackhi_epi16(a, b), w));
-  }
-  __m512 s = _mm512_set1_ps(scale), t = _mm512_set1_ps(bias);
-  __m512 x = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(low), s), t);
-  __m512 y = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(high), s), t);
-  const __m512i front = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
-  const __m512i back =
-      _mm512_setr_epi32(8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31);
-  _mm512_storeu_ps(to, _mm512_permutex2var_ps(x, front, y));
-  _mm512_storeu_ps(to + 16, _mm512_permutex2var_ps(x, back, y));
+INLINE void put(wide_floats lower, wide_floats upper, float *to) {
+  const wide front = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
+  const wide back = _mm512_setr_epi32(8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31);
+  _mm512_storeu_ps(to, _mm512_permutex2var_ps(lower, front, upper));
+  _mm512_storeu_ps(to + 16, _mm512_permutex2var_ps(lower, back, upper));
 }
 
 #elif defined(__AVX2__)
 
 enum { STEP = 16 };
+typedef __m256i wide;
+typedef __m256 wide_floats;
+#define WIDE(operation) _mm256_##operation
 
-INLINE void down_block(const int16_t *const *rows, int64_t at, const int16_t *weights, int taps,
-                       float scale, float bias, float *to) {
-  __m256i low = _mm256_setzero_si256(), high = low;
-  for (int k = 0; k < taps; k += 2) {
-    int32_t pair;
-    memcpy(&pair, weights + k, sizeof pair);
-    __m256i w = _mm256_set1_epi32(pair);
-    __m256i a = _mm256_loadu_si256((const __m256i *)(rows[k] + at));
-    __m256i b = _mm256_loadu_si256((const __m256i *)(rows[k + 1] + at));
-    low = _mm256_sub_epi32(low, _mm256_madd_epi16(_mm256_unpacklo_epi16(a, b), w));
-    high = _mm256_sub_epi32(high, _mm256_madd_epi16(_mm256_unpackhi_epi16(a, b), w));
-  }
-  __m256 s = _mm256_set1_ps(scale), t = _mm256_set1_ps(bias);
-  __m256 x = _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(low), s), t);
-  __m256 y = _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(high), s), t);
-  _mm256_storeu_ps(to, _mm256_permute2f128_ps(x, y, 0x20));
-  _mm256_storeu_ps(to + 8, _mm256_permute2f128_ps(x, y, 0x31));
+INLINE void put(wide_floats lower, wide_floats upper, float *to) {
+  _mm256_storeu_ps(to, _mm256_permute2f128_ps(lower, upper, 0x20));
+  _mm256_storeu_ps(to + 8, _mm256_permute2f128_ps(lower, upper, 0x31));
 }
 
 #elif defined(__SSE2__)
 
 enum { STEP = 8 };
+typedef __m128i wide;
+typedef __m128 wide_floats;
+#define WIDE(operation) _mm_##operation
+
+INLINE void put(wide_floats lower, wide_floats upper, float *to) {
+  _mm_storeu_ps(to, lower);
+  _mm_storeu_ps(to + 4, upper);
+}
+
+#endif
+
+#if defined(WIDE)
 
 INLINE void down_block(const int16_t *const *rows, int64_t at, const int16_t *weights, int taps,
                        float scale, float bias, float *to) {
-  __m128i low = _mm_setzero_si128(), high = low;
+  wide lower = {0}, upper = {0}, a, b;
   for (int k = 0; k < taps; k += 2) {
     int32_t pair;
     memcpy(&pair, weights + k, sizeof pair);
-    __m128i w = _mm_set1_epi32(pair);
-    __m128i a = _mm_loadu_si128((const __m128i *)(rows[k] + at));
-    __m128i b = _mm_loadu_si128((const __m128i *)(rows[k + 1] + at));
-    low = _mm_sub_epi32(low, _mm_madd_epi16(_mm_unpacklo_epi16(a, b), w));
-    high = _mm_sub_epi32(high, _mm_madd_epi16(_mm_unpackhi_epi16(a, b), w));
+    memcpy(&a, rows[k] + at, sizeof a);
+    memcpy(&b, rows[k + 1] + at, sizeof b);
+    wide w = WIDE(set1_epi32)(pair);
+    lower = WIDE(sub_epi32)(lower, WIDE(madd_epi16)(WIDE(unpacklo_epi16)(a, b), w));
+    upper = WIDE(sub_epi32)(upper, WIDE(madd_epi16)(WIDE(unpackhi_epi16)(a, b), w));
   }
-  __m128 s = _mm_set1_ps(scale), t = _mm_set1_ps(bias);
-  _mm_storeu_ps(to, _mm_add_ps(_mm_mul_ps(_mm_cvtepi32_ps(low), s), t));
-  _mm_storeu_ps(to + 4, _mm_add_ps(_mm_mul_ps(_mm_cvtepi32_ps(high), s), t));
+  wide_floats s = WIDE(set1_ps)(scale), t = WIDE(set1_ps)(bias);
+  put(WIDE(add_ps)(WIDE(mul_ps)(WIDE(cvtepi32_ps)(lower), s), t),
+      WIDE(add_ps)(WIDE(mul_ps)(WIDE(cvtepi32_ps)(upper), s), t), to);
 }
 
 #else
