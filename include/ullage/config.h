@@ -114,11 +114,11 @@ size_t ull_config_positional_count(const ull_config *config);
 const char *ull_config_positional(const ull_config *config, size_t index);
 
 /* Texts made on demand; NULL with a record when memory is out. Borrowed until the next call of the
- * same function. Help lists every option of the command by group. The resolved configuration holds
- * every option that has a value and decides about results; both forms can be loaded again. */
+ * same function. Help lists every option of the command by group. The resolved configuration, one
+ * line of JSON, holds every option that has a value and decides about results; it can be loaded
+ * again. */
 const char *ull_config_help(ull_config *config);
-const char *ull_config_resolved_json(ull_config *config);  /* one line */
-const char *ull_config_resolved_lines(ull_config *config); /* name = value */
+const char *ull_config_resolved_json(ull_config *config);
 
 /* Names of a command's options in the order of the table, for completion; NULL behind the last. */
 const char *ull_config_option_name(ull_command command, size_t index);

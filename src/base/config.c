@@ -109,7 +109,6 @@ void ull_config_destroy(ull_config *config) {
   ull__free(config->settings);
   ull__free(config->help);
   ull__free(config->resolved_json);
-  ull__free(config->resolved_lines);
   ull__free(config);
 }
 

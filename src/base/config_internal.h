@@ -18,7 +18,7 @@ struct ull_config {
   ull_command command;
   ull__setting *settings; /* beside ull__options */
   ull__texts positionals;
-  char *help, *resolved_json, *resolved_lines; /* made on demand */
+  char *help, *resolved_json; /* made on demand */
 };
 
 /* Checks and sets a value. A value of a weaker source than the present one is checked and dropped;

@@ -183,31 +183,3 @@ const char *ull_config_resolved_json(ull_config *config) {
   config->resolved_json = line;
   return line;
 }
-
-static ull_status add_resolved(characters *out, const ull__option *option, const char *value) {
-  const char *quote = strpbrk(value, "# \t") != NULL ? "\"" : "";
-  ULL__TRY(add_text(out, option->name));
-  ULL__TRY(add_text(out, " = "));
-  ULL__TRY(add_text(out, quote));
-  ULL__TRY(add_text(out, value));
-  ULL__TRY(add_text(out, quote));
-  return add(out, "\n", 1);
-}
-
-static ull_status write_resolved(characters *out, const ull_config *config) {
-  ULL__TRY(add_text(out, ""));
-  for (size_t i = 0; i < ull__option_count; i++) {
-    const ull__option *option = &ull__options[i];
-    if (!is_resolved(config, option)) continue;
-    const ull__texts *values = &ull__config_setting(config, option)->values;
-    for (size_t j = 0; j < values->count; j++) {
-      ULL__TRY(add_resolved(out, option, values->items[j]));
-    }
-  }
-  return ULL_OK;
-}
-
-const char *ull_config_resolved_lines(ull_config *config) {
-  characters out = {0};
-  return keep(&config->resolved_lines, &out, write_resolved(&out, config));
-}

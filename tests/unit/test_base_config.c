@@ -366,22 +366,15 @@ static void what_is_resolved_can_be_loaded_again(void **state) {
                          "--json", "--data", "idx:/d#1"),
                    ULL_OK);
   char *json = ull__strdup(ull_config_resolved_json(config));
-  char *lines = ull__strdup(ull_config_resolved_lines(config));
   assert_null(strstr(json, "\"json\""));
   assert_null(strchr(json, '\n'));
   assert_non_null(strstr(json, "\"model\":\"zoo:mlp?a=1\""));
   assert_non_null(strstr(json, "\"label-smoothing\":0.1,"));
   assert_non_null(strstr(json, "\"lr\":[\"0.1\",\"*.bias=0.2\"]"));
-  assert_non_null(strstr(lines, "run = \"my run\"\n"));
-  const char *const texts[] = {json, lines};
-  for (int i = 0; i < 2; i++) {
-    write_file(texts[i]);
-    assert_int_equal(PARSE(TRAIN, "--config", path), ULL_OK);
-    assert_string_equal(ull_config_resolved_json(config), json);
-    if (i == 1) assert_string_equal(ull_config_resolved_lines(config), lines);
-  }
+  write_file(json);
+  assert_int_equal(PARSE(TRAIN, "--config", path), ULL_OK);
+  assert_string_equal(ull_config_resolved_json(config), json);
   ull__free(json);
-  ull__free(lines);
 }
 
 /* Help is a golden file, reviewed like code: ULLAGE_UPDATE_GOLDEN=1 rewrites it. */
@@ -427,8 +420,7 @@ static void every_failing_allocation_is_survived(void **state) {
     ull_status status = ull_config_create(ULL_COMMAND_TRAIN, &tried);
     if (status == ULL_OK) status = ull_config_parse(tried, 7, words);
     bool printed = status == ULL_OK && ull_config_help(tried) != NULL &&
-                   ull_config_resolved_json(tried) != NULL &&
-                   ull_config_resolved_lines(tried) != NULL;
+                   ull_config_resolved_json(tried) != NULL;
     ull__alloc_fail_at(0);
     ull_config_destroy(tried);
     assert_int_equal(ull__alloc_count().live_bytes, live);
