@@ -6,9 +6,9 @@
  *         {.name = "image", .dtype = ULL_FLOAT32, .rank = 3, .shape = {3, 32, 32}},
  *         {.name = "label", .dtype = ULL_INT64}};
  *     const ull_callbacks callbacks = {
- *         .samples = 50000, .arrays = arrays, .array_count = 2, .read = read_one, .context =
- * &mine}; ull_source_register("mine", &callbacks); ull_config_set(config, "data", "callback:mine");
- * // or ull_source_open("callback:mine", ...)
+ *         .samples = 50000, .arrays = arrays, .array_count = 2, .read = read_one};
+ *     ull_source_register("mine", &callbacks);
+ *     ull_config_set(config, "data", "callback:mine"); // or ull_source_open("callback:mine", ...)
  *
  * Order, shuffling, epochs, batches, conversion, augmentation, resume and the memory bound are the
  * loader's as for every other source: the same sample must be the same bytes whenever it is asked

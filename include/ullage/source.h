@@ -73,8 +73,7 @@ typedef struct ull_array_info {
   bool has_range; /* integers: every element lies in [minimum, maximum], which the source looks at
                      whenever it reads a sample, or is `ignored` */
   int64_t minimum, maximum;
-  bool
-      has_ignored; /* `ignored` stands where there is no target: a token that the loss leaves out */
+  bool has_ignored; /* `ignored` stands where there is no target: the loss leaves it out */
   int64_t ignored;
 } ull_array_info;
 
@@ -205,8 +204,8 @@ const char *ull_source_class_name(const ull_source *source, uint64_t number, cha
 ull_status ull_source_check_classes(const ull_source *training, const ull_source *evaluation);
 
 /* Copies one array of one sample to `bytes` (at least sample_bytes, of which a sample of a shorter
- * bucket takes the first) and says what the sample is
- * like; `verdict` may be NULL. Thread safe. A failure has its verdict as well. */
+ * bucket takes the first) and says what the sample is like; `verdict` may be NULL. Thread safe. A
+ * failure has its verdict as well. */
 ull_status ull_source_read(const ull_source *source, uint64_t sample, size_t array, void *bytes,
                            ull_verdict *verdict);
 
