@@ -11,6 +11,8 @@ figures and what is wanted.
               lines, index and page cache warm; processor time beside it. Of compressed tars, what it costs
     memory    resident size above --version for pictures of 1 KB to 50 MB beside the bound, and over 20 epochs
     corrupt   the same for 10,000 files that are damaged, cut or no pictures
+    bad       processor time of an epoch with 1 % bad files beside one without, a folder and a tar: damaged, cut, no
+              pictures, and all of them
     cgroup    2.6 GB of photos on a cold cache inside 256 MiB, and without (root, memory cgroups)
     kill      SIGKILL at random moments 30 times, the index on its way to disk or not; then a clean run
     slow      one sample of 200 sleeps 50 times as long as it costs (bench_slow_samples)
@@ -49,6 +51,7 @@ RESIDENT = data.ROOT / "tests" / "support" / "resident.py"
 MIB = 1 << 20
 MARGIN, FLAT = 12 * MIB, 2 * MIB
 BATCH = 24
+BAD_VERDICTS = ("damaged", "truncated", "unsupported", "not_an_image", "empty", "too_big", "unreadable")
 
 
 class Check:
@@ -305,6 +308,47 @@ def check_corrupt(check):
     bad = said["skipped"]
     check.report(f"10,000 files, {bad} bad: resident {(few - base) / MIB:.2f} after 480, {(peak - base) / MIB:.2f} MiB after "
                  f"all, bound {said['bound_bytes'] / MIB:.1f}", peak - few <= FLAT and bad > 5000)
+
+
+# ---- bad ----
+
+def damage(photo, draw):
+    """A quarter of its bytes are others."""
+    middle = len(photo) // 2
+    return photo[:middle] + draw.randbytes(middle // 2) + photo[middle + middle // 2:]
+
+
+SPOILERS = {"damaged": damage, "cut": lambda photo, draw: photo[:draw.randrange(700, len(photo))],
+            "no pictures": lambda photo, draw: draw.randbytes(len(photo))}
+
+
+def check_bad(check):
+    """Of 2,000 files, 20; replaced, whole pictures, so that what is wrong is met at the same place every time."""
+    mixes = {**{name: [spoiler] for name, spoiler in SPOILERS.items()}, "all kinds": list(SPOILERS.values())}
+    sources, draw = {}, random.Random(8)
+    for name, kinds in {"": [], **mixes}.items():
+        root = check.folder / f"bad {name}"
+        data.make_files(check.photos, 2000, root)
+        files = sorted(root.rglob("*.jpg"))
+        for i, path in enumerate(files[50::100] if name else ()):
+            path.write_bytes(kinds[i % len(kinds)](path.read_bytes(), draw))
+        archive = check.folder / f"bad {name}.tar"
+        subprocess.run(["tar", "--sort=name", "-cf", archive, "-C", root, "."], check=True)
+        sources[name] = {"folder": root, "tar": f"tar:{archive}"}
+    for kind in ("folder", "tar"):
+        costs = {name: [] for name in sources}
+        for turn in range(9):
+            order = list(sources) if turn % 2 else list(sources)[::-1]
+            for name in order:
+                said = check.bench(sources[name][kind], "--size", 224, "--batch-size", 32, "--augment", "resize", "--workers", 2)
+                costs[name].append(said["cpu_seconds_per_1000"])
+                bad = sum(said["verdicts"][verdict] for verdict in BAD_VERDICTS)
+                if bad != (20 if name else 0):
+                    raise data.Failure(f"{kind}, {name}: {bad} bad files")
+        for name in mixes:
+            ratio = statistics.median(a / b for a, b in zip(costs[name], costs[""]))
+            check.report(f"{kind}, 1 % {name}: {statistics.median(costs[name]):.3f} s of processor time a thousand, without "
+                         f"{statistics.median(costs['']):.3f}, median of {len(costs[name])} ratios {ratio:.4f}", ratio <= 1.03)
 
 
 # ---- cgroup ----
