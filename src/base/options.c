@@ -149,10 +149,10 @@ static ull_status refuse(const ull__option *option, const char *text, const char
 
 static ull_status refuse_bounds(const ull__option *option, const char *text) {
   if (option->most < HUGE_VAL) {
-    ull__fail(ULL_ERROR_USAGE, "--%s %.64s: must be between %.12g and %.12g", option->name, text,
+    ull__fail(ULL_ERROR_USAGE, "--%s %.64s: must be between %.16g and %.16g", option->name, text,
               option->least, option->most);
   } else {
-    ull__fail(ULL_ERROR_USAGE, "--%s %.64s: must be at least %.12g", option->name, text,
+    ull__fail(ULL_ERROR_USAGE, "--%s %.64s: must be at least %.16g", option->name, text,
               option->least);
   }
   return ull__error_holder("--%s", option->name);

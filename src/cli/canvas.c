@@ -1,14 +1,10 @@
 /* Drawing, pixel by pixel. */
 #include "cli/canvas.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/font.h"
-#include "ullage/image_encode.h"
 
 bool canvas_create(canvas *to, int width, int height, colour all) {
   *to = (canvas){.width = width, .height = height};
@@ -64,30 +60,7 @@ void canvas_text(canvas *to, int x, int y, int width, int scale, colour with, co
     draw_glyph(to, x + i * step, y, scale, with, letters[i]);
 }
 
-static int write_file(const char *path, const ull_encoded *encoded) {
-  FILE *file = fopen(path, "wb");
-  if (file == NULL) return -1;
-  bool written = fwrite(encoded->bytes, 1, encoded->count, file) == encoded->count;
-  int error = errno;
-  bool closed = fclose(file) == 0;
-  if (written && closed) return 0;
-  if (!written) errno = error;
-  error = errno;
-  unlink(path);
-  errno = error;
-  return -1;
-}
-
-int canvas_write_png(const canvas *from, const char *path) {
+bool canvas_encode(const canvas *from, ull_encoded *out) {
   ull_pixels pixels = {from->pixels, from->width, from->height, 3};
-  ull_encoded encoded;
-  if (ull_image_encode_png(&pixels, &encoded) != ULL_OK) {
-    errno = ENOMEM;
-    return -1;
-  }
-  int result = write_file(path, &encoded);
-  int error = errno;
-  ull_encoded_free(&encoded);
-  errno = error;
-  return result;
+  return ull_image_encode_png(&pixels, out) == ULL_OK;
 }

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ullage/image_encode.h"
+
 typedef struct canvas {
   int width, height;
   uint8_t *pixels; /* [height, width, 3] */
@@ -27,7 +29,7 @@ enum { CANVAS_GLYPH_WIDTH = 6, CANVAS_GLYPH_HEIGHT = 8 }; /* with what lies betw
  * so; every dot of the letters is `scale` pixels wide and high. */
 void canvas_text(canvas *to, int x, int y, int width, int scale, colour with, const char *text);
 
-/* 0, or -1 with errno; then no file of that name is left behind. */
-int canvas_write_png(const canvas *from, const char *path);
+/* As PNG; freed with ull_encoded_free. False with the error record where there is no memory. */
+bool canvas_encode(const canvas *from, ull_encoded *out);
 
 #endif

@@ -194,42 +194,29 @@ static ull_status run_all(const command *c, const char *subject, FILE *samples, 
   return ULL_OK;
 }
 
-static FILE *open_samples(const command *c, bool *failed) {
-  const char *path = ull_config_text(c->config, "samples");
-  FILE *file = path != NULL ? fopen(path, "w") : NULL;
-  *failed = path != NULL && file == NULL;
-  return file;
-}
-
-static int close_samples(const command *c, FILE *file, int code) {
-  if (file == NULL || (fclose(file) == 0 && code == 0)) return code;
-  if (code != 0) return code;
-  return cli_error(c, ULL_ERROR_IO, "the file of --samples could not be written",
-                   "make room, or name another file");
-}
-
 static int bench_into(const command *c, const char *subject, FILE *samples, bench *b) {
   ull_status status = run_all(c, subject, samples, b);
   bool ran = status == ULL_OK || b->runs[0].samples > 0;
   char *line = ran ? bench_json(b) : NULL;
   int code = status == ULL_OK ? 0 : cli_fail(c, line);
   if (code == 0 && b->count > 1) bench_print_table(c->report, b);
-  code = close_samples(c, samples, code);
+  if (samples != NULL) code = cli_finish(c, samples, ull_config_text(c->config, "samples"), code);
   if (code == 0 && c->json && line != NULL) puts(line);
   free(line);
   return code;
 }
 
 int cli_data_bench(command *c, const char *subject) {
-  bool failed;
-  FILE *samples = open_samples(c, &failed);
-  if (failed)
-    return cli_error(c, ULL_ERROR_IO, "the file of --samples cannot be opened",
-                     "name another file");
+  const char *path = ull_config_text(c->config, "samples");
+  int code = 0;
+  FILE *samples = path != NULL ? cli_create(c, path, &code) : NULL;
+  if (code != 0) return code;
   bench *b = calloc(1, sizeof *b);
-  if (b == NULL)
-    return close_samples(c, samples, cli_error(c, ULL_ERROR_OUT_OF_MEMORY, "out of memory", ""));
-  int code = bench_into(c, subject, samples, b);
+  if (b == NULL) {
+    code = cli_error(c, ULL_ERROR_OUT_OF_MEMORY, "out of memory", "");
+    return samples != NULL ? cli_finish(c, samples, path, code) : code;
+  }
+  code = bench_into(c, subject, samples, b);
   free(b);
   return code;
 }

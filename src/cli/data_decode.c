@@ -1,5 +1,4 @@
 /* ullage data decode FILE: one picture to pixels, with its verdict. */
-#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,19 +29,15 @@ static ull_image_options read_options(const command *c, const char *out) {
   return options;
 }
 
-/* Binary PPM, or PGM for one channel. 0, or -1 with errno. */
-static int write_pixels(const char *path, const ull_image *image) {
-  FILE *file = fopen(path, "wb");
-  if (file == NULL) return -1;
+/* Binary PPM, or PGM for one channel. Returns an exit code. */
+static int write_pixels(command *c, const char *path, const ull_image *image) {
+  int code;
+  FILE *file = cli_create(c, path, &code);
+  if (file == NULL) return code;
   size_t bytes = (size_t)image->width * (size_t)image->height * (size_t)image->channels;
-  bool written = fprintf(file, "P%d\n%d %d\n255\n", image->channels == 1 ? 5 : 6, image->width,
-                         image->height) > 0 &&
-                 fwrite(image->pixels, 1, bytes, file) == bytes;
-  int error = errno;
-  bool closed = fclose(file) == 0;
-  if (written && !closed) error = errno;
-  errno = error;
-  return written && closed ? 0 : -1;
+  fprintf(file, "P%d\n%d %d\n255\n", image->channels == 1 ? 5 : 6, image->width, image->height);
+  fwrite(image->pixels, 1, bytes, file);
+  return cli_finish(c, file, path, 0);
 }
 
 /* One JSON object; freed by the caller. */
@@ -87,14 +82,8 @@ int cli_data_decode(command *c, const char *path) {
   ull_image_options options = read_options(c, out);
   ull_image image;
   ull_status status = ull_image_decode_file(path, &options, &image);
-  int code;
-  if (image.pixels && out && write_pixels(out, &image) != 0) {
-    char message[512];
-    snprintf(message, sizeof message, "%.300s: cannot be written: %s", out, strerror(errno));
-    code = cli_error(c, ULL_ERROR_IO, message, "name another file with --out");
-  } else {
-    code = report(c, path, out, status, &image);
-  }
+  int code = image.pixels && out ? write_pixels(c, out, &image) : 0;
+  if (code == 0) code = report(c, path, out, status, &image);
   ull_image_free(&image);
   return code;
 }

@@ -2,14 +2,10 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/data.h"
 #include "cli/data_text.h"
 #include "ullage/pack.h"
-
-#define LIVE_SECONDS 0.25
-#define PLAIN_SECONDS 10.0
 
 enum { PARTS = 2 };
 
@@ -26,8 +22,8 @@ typedef struct packing {
   ull_pack_options options;
   part parts[PARTS];
   part *current;
-  double began, part_began, shown;
-  bool live, drawn;
+  double began, part_began;
+  live_line line;
 } packing;
 
 /* ---- progress ---- */
@@ -36,44 +32,39 @@ static double mib(uint64_t bytes) {
   return (double)bytes / 1048576.0;
 }
 
+enum { DONE, BYTES, SHARDS, BAD, RATE, LEFT, SHOWN };
+
+static const int expendable[] = {BYTES, SHARDS, RATE, LEFT, BAD, -1};
+
 static void print_progress(packing *p, const ull_pack_progress *now, double seconds) {
   uint64_t here = now->done - p->current->result.resumed_samples;
   double rate = seconds > 0 ? (double)here / seconds : 0;
   double left = rate > 0 ? (double)(now->total - now->done) / rate : 0;
-  fprintf(p->c->report,
-          "%s%-5s %llu/%llu samples · %.1f MiB in, %.1f MiB out · %llu shards · %llu bad · %.0f "
-          "samples/s · %.0f s left%s",
-          p->live ? "\r\033[K" : "", p->current->name, (unsigned long long)now->done,
-          (unsigned long long)now->total, mib(now->bytes_in), mib(now->bytes_out),
-          (unsigned long long)now->shards, (unsigned long long)now->bad, rate, left,
-          p->live ? "" : "\n");
-  fflush(p->c->report);
-  p->drawn = p->live;
+  live_part parts[SHOWN];
+  size_t size = sizeof parts[0];
+  snprintf(parts[DONE], size, "%-5s %llu/%llu samples", p->current->name,
+           (unsigned long long)now->done, (unsigned long long)now->total);
+  snprintf(parts[BYTES], size, "%.1f MiB in, %.1f MiB out", mib(now->bytes_in),
+           mib(now->bytes_out));
+  snprintf(parts[SHARDS], size, "%llu shard%s", (unsigned long long)now->shards,
+           now->shards == 1 ? "" : "s");
+  snprintf(parts[BAD], size, "%llu bad", (unsigned long long)now->bad);
+  snprintf(parts[RATE], size, "%.0f samples/s", rate);
+  snprintf(parts[LEFT], size, "%.0f s left", left);
+  live_show(&p->line, parts, SHOWN, expendable, -1);
 }
 
 static bool show_progress(void *context, const ull_pack_progress *now) {
   packing *p = context;
-  double clock = cli_now();
   if (!p->current->begun) { /* the first sample that this call has packed */
     p->current->begun = true;
     p->current->result.resumed_samples = now->done - 1;
   }
-  if (clock - p->shown < (p->live ? LIVE_SECONDS : PLAIN_SECONDS)) return true;
-  p->shown = clock;
-  print_progress(p, now, clock - p->part_began);
+  if (live_is_due(&p->line, false)) print_progress(p, now, cli_now() - p->part_began);
   return true;
 }
 
-static void end_progress(packing *p) {
-  if (p->drawn) fprintf(p->c->report, "\r\033[K");
-  p->drawn = false;
-}
-
 /* ---- options ---- */
-
-static bool is_one_number(const char *text) {
-  return text == NULL || strchr(text, ',') == NULL;
-}
 
 static ull_on_bad read_policy(const command *c) {
   const char *word = ull_config_text(c->config, "on-bad");
@@ -205,10 +196,10 @@ static void print_part(const packing *p, const part *one, double seconds) {
 
 static ull_status pack_part(packing *p, part *one) {
   p->current = one;
-  p->part_began = p->shown = cli_now();
+  p->part_began = cli_now();
   p->options.prefix = one->prefix;
   ull_status status = ull_pack(one->source, &p->options, &one->result);
-  end_progress(p);
+  live_clear(&p->line);
   if (status == ULL_OK) print_part(p, one, cli_now() - p->part_began);
   return status;
 }
@@ -225,11 +216,9 @@ static int pack_parts(packing *p, const char *text) {
 }
 
 static int refuse(const command *c) {
-  if (!ull_config_has(c->config, "out"))
-    return cli_error(c, ULL_ERROR_USAGE, "data pack needs --out DIR",
-                     "ullage data pack SRC --out DIR");
-  if (is_one_number(ull_config_text(c->config, "workers"))) return 0;
-  return cli_error(c, ULL_ERROR_USAGE, "data pack takes one number of --workers", "--workers 2");
+  if (ull_config_has(c->config, "out")) return 0;
+  return cli_error(c, ULL_ERROR_USAGE, "data pack needs --out DIR",
+                   "ullage data pack SRC --out DIR");
 }
 
 int cli_data_pack(command *c, const char *subject) {
@@ -239,8 +228,7 @@ int cli_data_pack(command *c, const char *subject) {
   if (p == NULL) return cli_error(c, ULL_ERROR_OUT_OF_MEMORY, "out of memory", "");
   p->c = c;
   p->began = cli_now();
-  const char *term = getenv("TERM");
-  p->live = isatty(fileno(c->report)) && term != NULL && strcmp(term, "dumb") != 0;
+  live_begin(&p->line, c->report);
   read_options(p);
   code = pack_parts(p, subject);
   for (int i = 0; i < PARTS; i++) ull_source_close(p->parts[i].source);

@@ -4,15 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "cli/data.h"
 #include "cli/data_text.h"
 #include "ullage/data.h"
 
 enum { TOLD_BAD = 20, PARTS = 2, CLASSES_MAX = 1 << 20, TOLD_CLASSES = 20 };
-
-#define PROGRESS_SECONDS 0.25
 
 typedef struct part {
   const char *name; /* "training" or "evaluation" */
@@ -30,8 +27,8 @@ typedef struct scanner {
   uint64_t last_sample;
   json_t *bad; /* the first ones */
   uint64_t bad_told;
-  bool live, drawn;
-  double last_shown, cpu_seconds;
+  live_line line;
+  double cpu_seconds;
 } scanner;
 
 static double cpu_seconds(void) {
@@ -41,23 +38,14 @@ static double cpu_seconds(void) {
          (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
 }
 
-static void clear_progress(scanner *s) {
-  if (s->drawn) fputs("\r\033[K", stderr);
-  s->drawn = false;
-}
-
 static void show_progress(void *context, uint64_t done, uint64_t all) {
+  static const int none = -1;
   scanner *s = context;
-  double now = cli_now(), wait = s->live ? PROGRESS_SECONDS : 40 * PROGRESS_SECONDS;
-  if (now - s->last_shown < wait && done < all) return;
-  s->last_shown = now;
-  if (s->live) {
-    fprintf(stderr, "\r\033[Kscanned %llu of %llu", (unsigned long long)done,
-            (unsigned long long)all);
-    s->drawn = true;
-  } else if (done < all) {
-    fprintf(stderr, "scanned %llu of %llu\n", (unsigned long long)done, (unsigned long long)all);
-  }
+  live_part text;
+  if (!live_is_due(&s->line, false)) return;
+  snprintf(text, sizeof text, "scanned %llu of %llu", (unsigned long long)done,
+           (unsigned long long)all);
+  live_show(&s->line, &text, 1, &none, -1);
 }
 
 /* ---- files ---- */
@@ -95,7 +83,7 @@ static ull_status count_class(scanner *s, int64_t label) {
 
 static void tell_bad(scanner *s, const ull_scanned *scanned) {
   if (s->bad_told++ >= TOLD_BAD) return;
-  clear_progress(s);
+  live_clear(&s->line);
   fprintf(s->c->report, "%s: %s%s%s\n", scanned->path, ull_verdict_name(scanned->verdict),
           scanned->reason[0] ? ": " : "", scanned->reason);
   json_array_append_new(s->bad, json_pack("{s:o, s:s, s:s}", "path", cli_data_text(scanned->path),
@@ -122,11 +110,13 @@ static void print_sizes(FILE *out, const ull_scan_report *r) {
     fprintf(out, "pixels    mean %.4f,%.4f,%.4f, std %.4f,%.4f,%.4f of %.1f Mpx\n", r->mean[0],
             r->mean[1], r->mean[2], r->deviation[0], r->deviation[1], r->deviation[2],
             (double)r->pixels * 1e-6);
+  bool small = r->most_working_bytes < 1 << 20;
   if (r->decode_seconds > 0)
     fprintf(out,
-            "decode    %.3f thread seconds per 1000 files; the largest took %.1f MiB of working "
+            "decode    %.3f thread seconds per 1000 files; the largest took %.1f %s of working "
             "memory (--loader-memory: four times that)\n",
-            r->decode_seconds * 1000 / (double)r->files, (double)r->most_working_bytes / 1048576.0);
+            r->decode_seconds * 1000 / (double)r->files,
+            (double)r->most_working_bytes / (small ? 1024.0 : 1048576.0), small ? "KiB" : "MiB");
 }
 
 static void print_part(FILE *out, const part *p) {
@@ -236,13 +226,22 @@ static ull_status scan_part(scanner *s, const ull_source *source, const char *na
     if (grown != ULL_OK) return grown;
   }
   ull_status status = ull_source_scan(source, &options, &p->report);
-  clear_progress(s);
+  live_clear(&s->line);
   if (status == ULL_OK) print_part(s->c->report, p);
   return status;
 }
 
+static int close_files(scanner *s) {
+  if (s->files == NULL) return 0;
+  FILE *files = s->files;
+  s->files = NULL;
+  return cli_finish(s->c, files, ull_config_text(s->c->config, "files"), 0);
+}
+
 static int finish(scanner *s, ull_status status) {
   if (status != ULL_OK) return cli_fail(s->c, NULL);
+  int code = close_files(s);
+  if (code != 0) return code;
   print_classes(s);
   uint64_t bad = add_up(s).bad;
   if (bad > TOLD_BAD)
@@ -274,17 +273,15 @@ static int scan_source(scanner *s, const char *text) {
 }
 
 int cli_data_scan(command *c, const char *subject) {
-  scanner s = {.c = c, .bad = json_array(), .last_shown = cli_now()};
   const char *path = ull_config_text(c->config, "files");
-  s.live = isatty(STDERR_FILENO);
-  if (path != NULL && (s.files = fopen(path, "w")) == NULL) {
-    json_decref(s.bad);
-    return cli_error(c, ULL_ERROR_IO, "the file of --files cannot be opened", "name another file");
-  }
-  int code = scan_source(&s, subject);
+  int code = 0;
+  FILE *files = path != NULL ? cli_create(c, path, &code) : NULL;
+  if (code != 0) return code;
+  scanner s = {.c = c, .files = files, .bad = json_array()};
+  live_begin(&s.line, stderr);
+  code = scan_source(&s, subject);
+  if (s.files != NULL) cli_finish(c, s.files, path, code);
   free(s.classes);
   json_decref(s.bad);
-  if (s.files != NULL && fclose(s.files) != 0 && code == 0)
-    return cli_error(c, ULL_ERROR_IO, "the file of --files could not be written", "make room");
   return code;
 }

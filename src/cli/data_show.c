@@ -1,6 +1,5 @@
 /* ullage data show SRC --out grid.png: the first samples of the stream that a network would be
  * trained or evaluated on. Of a source without pictures, its numbers, or its text. */
-#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -17,7 +16,7 @@ enum { GAP = 4, LEAST_TILE = 112, ELEMENTS_SHOWN = 16, BYTE_VOCABULARY = 260 };
 static const colour background = {24, 24, 28}, strong = {240, 240, 240}, weak = {150, 150, 160};
 
 typedef struct show {
-  const command *c;
+  command *c;
   ull_stream *stream;
   const ull_source *source;
   const ull_loader_options *options;
@@ -165,16 +164,21 @@ static ull_status take_samples(show *s) {
 
 /* ---- the command ---- */
 
-static int write_grid(const show *s) {
+static int write_grid(show *s) {
   const char *out = ull_config_text(s->c->config, "out");
-  if (canvas_write_png(&s->grid, out) == 0) {
-    fprintf(s->c->report, "%llu samples, %d x %d pixels, in %s\n", (unsigned long long)s->shown,
-            s->grid.width, s->grid.height, out);
-    return 0;
+  ull_encoded png;
+  int code;
+  if (!canvas_encode(&s->grid, &png)) return cli_fail(s->c, NULL);
+  FILE *file = cli_create(s->c, out, &code);
+  if (file != NULL) {
+    fwrite(png.bytes, 1, png.count, file);
+    code = cli_finish(s->c, file, out, 0);
   }
-  char message[512];
-  snprintf(message, sizeof message, "%.300s: cannot be written: %s", out, strerror(errno));
-  return cli_error(s->c, ULL_ERROR_IO, message, "name another file with --out");
+  ull_encoded_free(&png);
+  if (code == 0)
+    fprintf(s->c->report, "%llu sample%s, %d x %d pixels, in %s\n", (unsigned long long)s->shown,
+            s->shown == 1 ? "" : "s", s->grid.width, s->grid.height, out);
+  return code;
 }
 
 static void print_json(const show *s) {
