@@ -211,26 +211,6 @@ static void wait_for_work(ull_loader *loader, ull__worker *worker) {
   if (counts) loader->stage_ticks[ULL_STAGE_IDLE] += ull__ticks_now() - since;
 }
 
-static void *run_worker(void *argument) {
-  ull__worker *worker = argument;
-  ull_loader *loader = worker->loader;
-  ull__outcome outcome = {0};
-  pthread_mutex_lock(&loader->mutex);
-  worker->number = gettid();
-  while (!loader->stopping && !outcome.died) {
-    ull__claim claim;
-    bool wanted = worker->index < loader->wanted_workers;
-    if (wanted && ull__loader_claim(loader, &claim)) {
-      ull__loader_work(loader, worker, &claim, &outcome);
-    } else {
-      wait_for_work(loader, worker);
-    }
-  }
-  leave(loader, &outcome);
-  pthread_mutex_unlock(&loader->mutex);
-  return NULL;
-}
-
 /* Claims that take longer than this are late. */
 static uint64_t late_ns(const ull_loader *loader) {
   uint64_t usual = LATE_SAMPLES * loader->sample_ns * (loader->layout.has_pictures ? 1 : 8);
@@ -314,17 +294,22 @@ static bool wait_for_late(ull_loader *loader) {
   return false;
 }
 
-static void *run_standby(void *argument) {
+/* Whether a thread may claim now. One that stands by sleeps until somebody is late. */
+static bool is_wanted(ull_loader *loader, const ull__worker *worker) {
+  return worker->standby ? wait_for_late(loader) : worker->index < loader->wanted_workers;
+}
+
+static void *run_worker(void *argument) {
   ull__worker *worker = argument;
   ull_loader *loader = worker->loader;
   ull__outcome outcome = {0};
   pthread_mutex_lock(&loader->mutex);
   worker->number = gettid();
-  while (!outcome.died && wait_for_late(loader)) {
+  while (!loader->stopping && !outcome.died) {
     ull__claim claim;
-    if (ull__loader_claim(loader, &claim)) {
+    if (is_wanted(loader, worker) && ull__loader_claim(loader, &claim)) {
       ull__loader_work(loader, worker, &claim, &outcome);
-    } else {
+    } else if (!loader->stopping) {
       wait_for_work(loader, worker);
     }
   }
@@ -344,8 +329,7 @@ void ull__loader_fill_inline(ull_loader *loader) {
 
 static int start_worker(ull__worker *worker, const pthread_attr_t *attributes) {
   char name[16];
-  int error = pthread_create(&worker->thread, attributes,
-                             worker->standby ? run_standby : run_worker, worker);
+  int error = pthread_create(&worker->thread, attributes, run_worker, worker);
   if (error != 0) return error;
   snprintf(name, sizeof name, worker->standby ? "ull-standby-%d" : "ull-loader-%d",
            worker->index % 1000);
