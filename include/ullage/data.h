@@ -197,6 +197,10 @@ typedef struct ull_loader_options {
   void *(*allocate)(void *context, uint64_t bytes, uint64_t alignment);
   void (*deallocate)(void *context, void *memory, uint64_t bytes);
   void *context;
+  bool
+      ordinary_memory; /* what `memory` or `allocate` gives is private and anonymous, neither pinned
+                          nor shared, as the heap's is: where libwebp holds bytes on the heap, as
+                          many of the region for large pictures go back to the system meanwhile */
 
   /* Of `world_size` processes that share the stream this is number `rank`: a global batch is
    * batch_size * world_size samples and `rank` gets its contiguous part. Every rank has equally

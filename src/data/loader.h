@@ -127,7 +127,8 @@ struct ull_loader {
 
   pthread_mutex_t large_mutex; /* held while the region for large pictures is in use */
   ull__scratch large;
-  uint64_t large_held; /* bytes of it that were ever touched and not given back */
+  uint64_t large_held;     /* bytes of it that pictures took and that were not given back */
+  uint64_t large_resident; /* bytes of it that may be resident */
 
   pthread_mutex_t mutex;
   pthread_cond_t work;   /* something to claim, or to stop for */

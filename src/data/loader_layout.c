@@ -270,6 +270,8 @@ void ull__loader_place(ull_loader *loader) {
   loader->known_bad.places = (_Atomic uint64_t *)(block + layout->known_bad);
   loader->known_bad.count = layout->known_bad_entries;
   loader->large = ull__scratch_over(block + layout->large, layout->large_bytes);
+  bool from_heap = loader->options.memory == NULL && loader->options.allocate == NULL;
+  loader->large_resident = from_heap ? 0 : layout->large_bytes;
   for (uint64_t i = 0; i < (uint64_t)loader->options.prefetch; i++) place_slot(loader, i);
   for (uint64_t i = 0; i < layout->fillers; i++) {
     ull__worker *worker = &loader->workers[i];

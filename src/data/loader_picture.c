@@ -175,22 +175,29 @@ static uint64_t held_bytes(const picture_work *work, uint64_t bytes) {
   return bytes < region ? bytes : region;
 }
 
+/* From `keep` on, whole pages. */
+static void give_back_pages(ull_loader *loader, uint64_t keep) {
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)loader->large.memory;
+  uintptr_t first = (begin + keep + page - 1) / page * page;
+  uintptr_t end = (begin + loader->large.bytes) / page * page;
+  if (end > first) madvise((void *)first, end - first, MADV_DONTNEED);
+  loader->large_resident = keep;
+}
+
 /* Pages of the region stay resident, as many as the picture of the largest need took, so that they
  * are after one epoch what they are after many. What a library takes on the heap is counted as part
- * of the region: that much of it is given back. Memory of the caller's is left alone. */
+ * of the region: that much of it is given back, where that is possible. */
 static void hold_pages(ull_loader *loader, uint64_t held, uint64_t library) {
+  const ull_loader_options *options = &loader->options;
+  bool from_heap = options->memory == NULL && options->allocate == NULL;
   uint64_t keep = loader->large.bytes - library;
-  bool own = loader->options.memory == NULL && loader->options.allocate == NULL;
-  if (own && loader->large_held > keep) {
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)loader->large.memory;
-    uintptr_t first = (begin + keep + page - 1) / page * page;
-    uintptr_t end = (begin + loader->large.bytes) / page * page;
-    if (end > first) madvise((void *)first, end - first, MADV_DONTNEED);
-    loader->large_held = keep;
-  }
-  if (held <= loader->large_held) return;
-  if (own) memset(loader->large.memory + loader->large_held, 0, held - loader->large_held);
-  loader->large_held = held;
+  if (loader->large_held > keep) loader->large_held = keep;
+  if (loader->large_held < held) loader->large_held = held;
+  if (!from_heap && !options->ordinary_memory) return;
+  if (loader->large_resident > keep) give_back_pages(loader, keep);
+  if (loader->large_resident >= held) return;
+  memset(loader->large.memory + loader->large_resident, 0, held - loader->large_resident);
+  loader->large_resident = held;
 }
 
 static ull_status decode_in_region(picture_work *work, uint64_t bytes) {

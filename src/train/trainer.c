@@ -106,6 +106,7 @@ static ull_status open_loader(const ull__feed *feed, unsigned char *memory, ull_
   options.bindings = feed->bindings;
   options.memory = memory;
   options.memory_bytes = feed->bound.total_bytes;
+  options.ordinary_memory = true;
   return ull_loader_create(&options, out);
 }
 
