@@ -230,6 +230,56 @@ static void test_long_words(void **state) {
   ull__tokenizer_close(tokenizer);
 }
 
+static void test_a_token_in_anothers_spaces(void **state) {
+  (void)state;
+  static const char json[] =
+      "{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]},\"added_tokens\":[{\"id\":1,\"content\":"
+      "\"m\",\"rstrip\":true,\"special\":true},{\"id\":2,\"content\":\"  \",\"special\":true}]}";
+  static const uint32_t expected[] = {1, 2, 0, 1, 0, 0, 2};
+  ull__tokenizer *tokenizer;
+  ull__encoder *encoder;
+  ull__token_list out = {0};
+  check(ull__tokenizer_parse(json, sizeof json - 1, "inside.json", &tokenizer));
+  check(ull__encoder_create(tokenizer, &encoder));
+  check(ull__encode(encoder, "m   am aa  ", 11, false, &out));
+  assert_int_equal(out.count, 7);
+  assert_memory_equal(out.items, expected, sizeof expected);
+  ull__vector_free(&out);
+  ull__encoder_destroy(encoder);
+  ull__tokenizer_close(tokenizer);
+}
+
+/* Letters of any script before a space, any but a space behind a line end. */
+static void test_cuts(void **state) {
+  (void)state;
+  static const struct {
+    const char *text;
+    size_t qwen2, llama2;
+  } cases[] = {
+      {"\xd1\x8f \xd1\x8f", 2, 2},
+      {"\xe7\x9a\x84\n\xe7\x9a\x84", 4, 4},
+      {"a\n\xe2\x96\x81", 0, 0},
+      {"\xe2\x96\x81 a", 0, 0},
+      {"a\n\n\xe7\x9a\x84", 0, 0},
+      {"a\n\xe3\x80\x80"
+       "a",
+       0, 0},
+      {"\xe3\x80\x80 a", 0, 0},
+      {"a\n\xe7\x9a", 0, 0},
+      {"\x80 a", 0, 0},
+      {"a.  b", 2, 2},
+  };
+  ull__tokenizer *qwen2 = open_kind("qwen2"), *llama2 = open_kind("llama2");
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const uint8_t *text = (const uint8_t *)cases[i].text;
+    size_t bytes = strlen(cases[i].text);
+    assert_int_equal(ull__tokenizer_find_cut(qwen2, text, bytes), cases[i].qwen2);
+    assert_int_equal(ull__tokenizer_find_cut(llama2, text, bytes), cases[i].llama2);
+  }
+  ull__tokenizer_close(qwen2);
+  ull__tokenizer_close(llama2);
+}
+
 /* ---- what is refused ---- */
 
 #define MODEL \
@@ -403,6 +453,8 @@ int main(void) {
       cmocka_unit_test(test_bytes),
       cmocka_unit_test(test_special_tokens),
       cmocka_unit_test(test_long_words),
+      cmocka_unit_test(test_a_token_in_anothers_spaces),
+      cmocka_unit_test(test_cuts),
       cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_damaged_files),
       cmocka_unit_test(test_memory_runs_out),

@@ -187,6 +187,12 @@ static ull_status encode_piece(ull__encoder *e, const uint8_t *text, size_t byte
   return ULL_OK;
 }
 
+/* A token may lie in the spaces that the one before it took along: Hugging Face's library has both,
+ * and goes on behind the second. */
+static size_t bytes_before(const ull__added_match *match, size_t taken) {
+  return match->begin > taken ? match->begin - taken : 0;
+}
+
 /* A piece between added tokens that are looked for in the text as it is. */
 static ull_status encode_normalized(ull__encoder *e, const uint8_t *raw, size_t raw_bytes,
                                     bool is_first, bool continues, ull__token_list *out) {
@@ -196,11 +202,10 @@ static ull_status encode_normalized(ull__encoder *e, const uint8_t *raw, size_t 
   ull__added_match match;
   ULL__TRY(ull__tokenizer_normalize(t, raw, raw_bytes, continues, e->normalized, &text, &bytes));
   while (ull__added_tokens_find(&t->added_normalized, text, bytes, from, taken, &match, &from)) {
-    ULL__TRY(encode_piece(e, text + taken, match.begin - taken, is_first && taken == 0,
+    ULL__TRY(encode_piece(e, text + taken, bytes_before(&match, taken), is_first && taken == 0,
                           continues && taken == 0, out));
     ULL__TRY(append(out, &match.id, 1));
     taken = match.end;
-    if (from < taken) from = taken;
   }
   return encode_piece(e, text + taken, bytes - taken, is_first && taken == 0,
                       continues && taken == 0, out);
@@ -211,11 +216,10 @@ static ull_status encode_text(ull__encoder *e, const uint8_t *text, size_t bytes
   size_t taken = 0, from = 0;
   ull__added_match match;
   while (ull__added_tokens_find(&e->tokenizer->added, text, bytes, from, taken, &match, &from)) {
-    ULL__TRY(encode_normalized(e, text + taken, match.begin - taken, taken == 0,
+    ULL__TRY(encode_normalized(e, text + taken, bytes_before(&match, taken), taken == 0,
                                continues && taken == 0, out));
     ULL__TRY(append(out, &match.id, 1));
     taken = match.end;
-    if (from < taken) from = taken;
   }
   return encode_normalized(e, text + taken, bytes - taken, taken == 0, continues && taken == 0,
                            out);

@@ -1,7 +1,7 @@
 /* `text:FILE`: a text, or lines of JSON, tokenised once into a kept file.
  *
- * Memory is bounded: a text goes by in parts of a megabyte, cut where the tokenizer allows it
- * (where a part has no such place, between two characters); a line of JSON may have 64 MiB. */
+ * Memory is bounded: a text goes by in parts of a megabyte, cut where the tokenizer allows it; a
+ * part without such a place grows, to 16 MiB. A line of JSON may have 64 MiB. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,7 +18,8 @@
 #include "data/text/tokenizer.h"
 #include "data/text/unicode.h"
 
-enum { VERSION = 2, PART_BYTES = 1 << 20, LINE_LIMIT = 64 << 20, WRITE_TOKENS = 1024 };
+enum { VERSION = 2, WRITE_TOKENS = 1024 };
+enum { PART_BYTES = 1 << 20, PART_LIMIT = 16 << 20, LINE_LIMIT = 64 << 20 };
 
 static const uint64_t PROGRESS_NS = UINT64_C(5000000000);
 
@@ -133,24 +134,32 @@ static void drop(making *m, size_t bytes) {
 
 /* ---- a text ---- */
 
-/* Before an unfinished character. */
-static size_t hard_cut(const uint8_t *text, size_t bytes) {
-  for (size_t back = 1; back <= 3 && back < bytes; back++) {
-    if ((text[bytes - back] & 0xc0) != 0x80)
-      return text[bytes - back] < 0x80 ? bytes : bytes - back;
+static ull_status has_no_cut(const making *m) {
+  ULL__FAIL(ULL_ERROR_UNSUPPORTED,
+            "%s: its tokens hang together over more than %d MiB: no space or line end divides them",
+            m->file->path, PART_LIMIT >> 20);
+  ull__error_holder("%s", m->file->path);
+  return ull__error_change("divide it into lines of JSON");
+}
+
+/* The bytes of the next part, read. */
+static ull_status find_part(making *m, size_t *part) {
+  for (;;) {
+    ULL__TRY(fill(m));
+    *part = m->filled;
+    if (m->read == m->file->bytes) return ULL_OK;
+    *part = ull__tokenizer_find_cut(m->tokenizer, m->room, m->filled);
+    if (*part > 0) return ULL_OK;
+    if (m->room_bytes >= PART_LIMIT) return has_no_cut(m);
+    ULL__TRY(need_room(m, 2 * m->room_bytes));
   }
-  return bytes;
 }
 
 static ull_status make_of_text(making *m) {
   ULL__TRY(need_room(m, PART_BYTES));
   while (m->read < m->file->bytes || m->filled > 0) {
-    ULL__TRY(fill(m));
-    size_t part = m->filled;
-    if (m->read < m->file->bytes) {
-      part = ull__tokenizer_find_cut(m->tokenizer, m->room, m->filled);
-      if (part == 0) part = hard_cut(m->room, m->filled);
-    }
+    size_t part;
+    ULL__TRY(find_part(m, &part));
     m->list.count = 0;
     ULL__TRY(ull__encode(m->encoder, m->room, part, m->continues, &m->list));
     m->continues = true;

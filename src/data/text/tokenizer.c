@@ -21,11 +21,6 @@ static const ull__short_text space_mark = {.bytes = "\xe2\x96\x81", .length = 3}
 
 /* ---- cuts ---- */
 
-static bool is_alphanumeric(uint8_t byte) {
-  return (byte >= '0' && byte <= '9') || (byte >= 'A' && byte <= 'Z') ||
-         (byte >= 'a' && byte <= 'z');
-}
-
 /* Whether a symbol made by merging holds U+2581 behind something else. */
 static bool holds_late_mark(const uint8_t *text, size_t length) {
   bool other = false;
@@ -58,23 +53,36 @@ static void study_merges(ull__tokenizer *t) {
   if (whole && t->cuts_at_spaces) t->words = ULL__WORDS_SPACES;
 }
 
-/* Added tokens may hold what looks like a cut, or take spaces along. */
+/* Whether what stands behind an added token depends on its being there. */
+static bool changes_what_follows(const ull__tokenizer *t) {
+  bool changes = t->prepend == ULL__PREPEND_ALWAYS;
+  for (size_t i = 0; i < t->step_count; i++) changes |= t->steps[i].pattern.length == 0;
+  for (size_t i = 0; i < t->added.count; i++) changes |= t->added.tokens[i].strips_behind;
+  for (size_t i = 0; i < t->added_normalized.count; i++)
+    changes |= t->added_normalized.tokens[i].strips_behind;
+  return changes;
+}
+
+static bool takes_lines(const ull__added_tokens *added) {
+  for (size_t i = 0; i < added->count; i++) {
+    if (added->tokens[i].strips_before) return true;
+  }
+  return false;
+}
+
+/* Added tokens may hold what looks like a cut, and stand before one. */
 static void study_added(ull__tokenizer *t) {
   const ull__vocabulary *names = &t->added_names;
+  bool changes = changes_what_follows(t);
+  if (takes_lines(&t->added) || takes_lines(&t->added_normalized)) t->cuts_at_lines = false;
   for (size_t i = 0; i < names->count; i++) {
     const uint8_t *text = names->bytes + names->entries[i].at;
     size_t length = names->entries[i].length;
     for (size_t k = 0; k + 1 < length; k++) {
-      if (is_alphanumeric(text[k]) && text[k + 1] == ' ') t->cuts_at_spaces = false;
+      if (text[k] != ' ' && text[k + 1] == ' ') t->cuts_at_spaces = false;
     }
     if (memchr(text, '\n', length) != NULL) t->cuts_at_lines = false;
-  }
-  const ull__added_tokens *both[] = {&t->added, &t->added_normalized};
-  for (size_t k = 0; k < 2; k++) {
-    for (size_t i = 0; i < both[k]->count; i++) {
-      if (both[k]->tokens[i].strips_before) t->cuts_at_lines = false;
-      if (both[k]->tokens[i].strips_behind) t->cuts_at_spaces = false;
-    }
+    if (changes) t->ends_added[text[length - 1]] = true;
   }
 }
 
@@ -96,25 +104,35 @@ static void study_cuts(ull__tokenizer *t) {
   study_added(t);
 }
 
-static bool is_space_before(const uint8_t *text, size_t at) {
-  size_t begin = at - 1, length;
-  while (begin > 0 && (text[begin] & 0xc0) == 0x80) begin--;
-  if (begin + 4 < at || ull__unicode_valid_prefix(text + begin, at - begin) != at - begin)
-    return true; /* of no character: no place for a cut */
-  return ull__unicode_class_of(ull__unicode_read(text + begin, &length)) == ULL__UNICODE_SPACE;
+/* Whether `text` is one character, and neither a space nor what stands for one. */
+static bool is_solid(const uint8_t *text, size_t bytes) {
+  size_t length;
+  if (bytes == 0 || bytes > 4 || ull__unicode_valid_prefix(text, bytes) != bytes) return false;
+  uint32_t code = ull__unicode_read(text, &length);
+  return length == bytes && code != 0x2581 && ull__unicode_class_of(code) != ULL__UNICODE_SPACE;
 }
 
-/* A line end alone between characters that are no spaces. */
-static bool is_line_cut(const uint8_t *text, size_t at) {
-  if (at < 2 || text[at - 1] != '\n') return false;
-  return text[at] > ' ' && text[at] < 127 && !is_space_before(text, at - 1);
+static bool is_solid_before(const ull__tokenizer *t, const uint8_t *text, size_t at) {
+  size_t begin = at > 0 ? at - 1 : 0;
+  if (t->ends_added[text[begin]]) return false;
+  while (begin > 0 && (text[begin] & 0xc0) == 0x80) begin--;
+  return is_solid(text + begin, at - begin);
+}
+
+static bool is_solid_behind(const uint8_t *text, size_t at, size_t bytes) {
+  size_t length;
+  ull__unicode_read(text + at, &length);
+  return bytes - at >= length && is_solid(text + at, length);
 }
 
 size_t ull__tokenizer_find_cut(const ull__tokenizer *t, const uint8_t *text, size_t bytes) {
   if (t->is_bytes) return bytes;
   for (size_t at = bytes > 0 ? bytes - 1 : 0; at > 0; at--) {
-    if (t->cuts_at_spaces && text[at] == ' ' && is_alphanumeric(text[at - 1])) return at;
-    if (t->cuts_at_lines && is_line_cut(text, at)) return at;
+    if (t->cuts_at_spaces && text[at] == ' ' && is_solid_before(t, text, at)) return at;
+    /* A line end alone. */
+    if (t->cuts_at_lines && text[at - 1] == '\n' && is_solid_before(t, text, at - 1) &&
+        is_solid_behind(text, at, bytes))
+      return at;
   }
   return 0;
 }

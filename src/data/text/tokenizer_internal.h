@@ -59,6 +59,7 @@ struct ull__tokenizer {
   size_t prefix_count;
   bool has_template;
   bool cuts_at_spaces, cuts_at_lines; /* for ull__tokenizer_find_cut */
+  bool ends_added[256];               /* bytes behind which there is no cut */
 };
 
 /* Fills a zeroed tokenizer. */
