@@ -238,6 +238,14 @@ class DataLoader:
         """The epoch of the next batch, from 0."""
         return library().ull_loader_get_position(self._stream.loader).epoch
 
+    @epoch.setter
+    def epoch(self, number):
+        """The next loop is this epoch, from its beginning."""
+        if not isinstance(number, int) or not 0 <= number < 1 << 48:
+            raise ValueError(f"epoch {number!r}; a whole number from 0 expected")
+        self._move(number)
+        self._begun = False
+
     def sample_name(self, sample):
         """The path, or another name, of a sample."""
         if not 0 <= sample < self.samples:

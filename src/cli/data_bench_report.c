@@ -14,6 +14,7 @@
 #define SLOWER 1.25     /* the same work takes so much longer: memory bandwidth */
 #define WAITS 0.20      /* of threads' time */
 #define BUSY_CORES 0.90 /* of those that are there */
+#define TELLING_SECONDS 1.0
 
 static double rate(const bench_run *run) {
   double total = 0;
@@ -103,6 +104,13 @@ static const char *find_cause(const bench_run *first, const bench_run *after) {
              : "resizing and conversion: all cores are busy with it";
 }
 
+static double shortest_seconds(const bench *b) {
+  double seconds = b->runs[0].seconds;
+  for (int i = 1; i < b->count; i++)
+    if (b->runs[i].seconds < seconds) seconds = b->runs[i].seconds;
+  return seconds;
+}
+
 void bench_print_table(FILE *out, const bench *b) {
   int knee = find_knee(b);
   fprintf(out, "\nworkers  samples/s  CPU s per 1000  wait for slots\n");
@@ -115,6 +123,9 @@ void bench_print_table(FILE *out, const bench *b) {
             find_cause(&b->runs[0], &b->runs[knee + 1]));
   else
     fprintf(out, "more threads may bring more\n");
+  double seconds = shortest_seconds(b);
+  if (seconds < TELLING_SECONDS)
+    fprintf(out, "of %.0f ms little can be told; more --epochs measure longer\n", 1000 * seconds);
 }
 
 /* ---- JSON ---- */

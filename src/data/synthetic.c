@@ -58,7 +58,8 @@ static ull_status open_synthetic(ull_source *source, const char *argument,
                                  const ull_source_options *options) {
   (void)argument;
   if (options->synthetic_count == 0 || options->synthetic_samples == 0) {
-    return ULL__FAIL(ULL_ERROR_INVALID, "synthetic: no arrays or no samples are described");
+    ULL__FAIL(ULL_ERROR_INVALID, "synthetic: no arrays or no samples are described");
+    return ull__error_change("give a source of files; synthetic is for train, plan and data bench");
   }
   source->state = ull__alloc(1, sizeof(synthetic));
   if (source->state == NULL) return ull_error_last()->status;

@@ -113,6 +113,7 @@ class DataBench(unittest.TestCase):
         self.assertIn(said["knee_workers"], (1, 2, 3))
         words = command.run("data", "bench", self.root, "--size", 32, "--workers", "1,2").stdout
         self.assertIn("knee", words)
+        self.assertIn("little can be told", words)  # of a folder this small
 
     def test_other_sources(self):
         root = pathlib.Path(self.scratch.name)

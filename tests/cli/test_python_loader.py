@@ -162,6 +162,19 @@ class PythonLoader(unittest.TestCase):
         self.assertEqual(sum(batch.samples for batch in loader), PICTURES)
         self.assertEqual(loader.epoch, 3)
 
+    def test_an_epoch_is_chosen(self):
+        wanted = [[batch.sample_index for batch in loader] for loader in [self.loader()] for _ in range(3)]
+        loader = self.loader()
+        for epoch in (2, 0, 1):
+            loader.epoch = epoch
+            self.assertEqual([batch.sample_index for batch in loader], wanted[epoch])
+        next(iter(loader))
+        loader.epoch = 0  # also where a loop ended early
+        self.assertEqual([batch.sample_index for batch in loader], wanted[0])
+        for epoch in (-1, 1.5, "1", 1 << 63):
+            with self.assertRaises(ValueError):
+                loader.epoch = epoch
+
     def test_resume(self):
         stream = [batch.sample_index for _ in range(2) for batch in self.resumable()]
         loader, got = self.loader(), []
