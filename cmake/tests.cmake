@@ -22,6 +22,9 @@ set(test_environment "OMP_WAIT_POLICY=passive" "GOMP_SPINCOUNT=2000" "ULLAGE_BIN
   "LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/support/leaks.supp:print_suppressions=0"
   "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/support/races.supp:second_deadlock_stack=1"
   "UBSAN_OPTIONS=print_stacktrace=1")
+if(ullage_arrow_folder)
+  list(APPEND test_environment "ULLAGE_PYARROW=${ullage_arrow_folder}")
+endif()
 if(ULLAGE_SANITIZE MATCHES "thread")
   list(APPEND test_environment "OMP_NUM_THREADS=1")
 endif()

@@ -40,6 +40,7 @@ VENDORS = [
     (r"^mpi\.h", "dist/mpi/"),
     (r"^jansson", ("base/json.", "cli/")),
     (r"^nettle/", "base/sha256."),
+    (r"^(arrow|parquet)/", "data/parquet/arrow_module."),
     (r"^(jpeglib|jerror|spng)\.h|^webp/", "data/image/"),
 ]
 
@@ -108,7 +109,7 @@ def find_circle(graph):
 def check(root):
     faults = []
     graph = {}
-    for path in sorted((root / "src").rglob("*.[ch]")):
+    for path in sorted([*(root / "src").rglob("*.[ch]"), *(root / "src").rglob("*.cc")]):
         name = path.relative_to(root / "src").as_posix()
         headers = read_includes(path)
         if path.suffix == ".h":

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 MOST_LINES = 600
-CODE = {".c", ".h", ".py", ".sh", ".cmake"}
+CODE = {".c", ".cc", ".h", ".py", ".sh", ".cmake"}
 TEXT = CODE | {".md", ".txt", ".json", ".yml"}
 NAMES = {"dev", "run", "CMakeLists.txt", ".gitignore", ".clang-format"}
 # Files whose bytes are data: reference values, expected outputs.

@@ -16,9 +16,9 @@
 #include "base/error.h"
 
 static const ull__source_kind *const kinds[] = {
-    &ull__source_idx,      &ull__source_npz,     &ull__source_npy,       &ull__source_synthetic,
-    &ull__source_callback, &ull__source_tar,     &ull__source_cifar,     &ull__source_csv,
-    &ull__source_tsv,      &ull__source_of_text, &ull__source_of_tokens,
+    &ull__source_idx,      &ull__source_npz,     &ull__source_npy,     &ull__source_synthetic,
+    &ull__source_callback, &ull__source_tar,     &ull__source_cifar,   &ull__source_csv,
+    &ull__source_tsv,      &ull__source_parquet, &ull__source_of_text, &ull__source_of_tokens,
 };
 enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
 

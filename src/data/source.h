@@ -138,6 +138,7 @@ extern const ull__source_kind ull__source_of_tokens;
 extern const ull__source_kind ull__source_cifar;
 extern const ull__source_kind ull__source_csv;
 extern const ull__source_kind ull__source_tsv;
+extern const ull__source_kind ull__source_parquet;
 extern const ull__source_kind ull__source_tar;
 extern const ull__source_kind ull__source_tar_packed; /* what the former becomes where it must */
 extern const ull__source_kind ull__source_folder;     /* its scheme is empty: a plain path */

@@ -12,7 +12,7 @@ static const struct {
 } endings[] = {
     {".csv", "csv"},    {".tsv", "tsv"},     {".tar", "tar"},   {".tgz", "tar"},
     {".tar.gz", "tar"}, {".tar.zst", "tar"}, {".npz", "npz"},   {".txt", "text"},
-    {".jsonl", "text"}, {".bin", "tokens"},  {".json", "text"},
+    {".jsonl", "text"}, {".bin", "tokens"},  {".json", "text"}, {".parquet", "parquet"},
 };
 
 static bool ends_with(const char *text, const char *ending) {
@@ -20,16 +20,7 @@ static bool ends_with(const char *text, const char *ending) {
   return length > bytes && strcasecmp(text + length - bytes, ending) == 0;
 }
 
-static ull_status refuse_parquet(const char *text) {
-  ULL__FAIL(ULL_ERROR_UNSUPPORTED, "%s: Parquet is not read", text);
-  ull__error_holder("--data %s", text);
-  return ull__error_change(
-      "write it as CSV, for example with pandas.read_parquet(...).to_csv(...), "
-      "and use csv:FILE");
-}
-
 ull_status ull__source_refuse(const char *text, const char *list) {
-  if (strncmp(text, "parquet:", 8) == 0 || ends_with(text, ".parquet")) return refuse_parquet(text);
   bool there = access(text, F_OK) == 0;
   for (size_t i = 0; there && i < sizeof endings / sizeof endings[0]; i++) {
     if (!ends_with(text, endings[i].ending)) continue;

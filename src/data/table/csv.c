@@ -11,6 +11,7 @@ void ull__csv_begin(ull__csv_reader *reader, const ull__content *content, char s
                     uint64_t offset, uint64_t line) {
   reader->content = content;
   reader->separator = separator;
+  reader->counts_rows = false;
   reader->at = offset;
   reader->count = reader->used = 0;
   reader->line = line;
@@ -64,7 +65,7 @@ static ull_status read_quoted(ull__csv_reader *reader, ull__csv_field *field) {
     const char *quote = memchr(begin, '"', left);
     size_t bytes = quote != NULL ? (size_t)(quote - begin) : left;
     for (const char *c = begin; (c = memchr(c, '\n', bytes - (size_t)(c - begin))) != NULL; c++)
-      reader->line++;
+      reader->line += !reader->counts_rows;
     add(reader, field, begin, bytes);
     reader->used += bytes + (quote != NULL);
     if (quote == NULL) continue;

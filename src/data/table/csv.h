@@ -21,7 +21,8 @@ typedef ull_status (*ull__csv_visit)(void *context, const ull__csv_field *field)
 typedef struct ull__csv_reader {
   const ull__content *content; /* borrowed */
   char separator;
-  uint64_t at; /* of the buffer's end in the content */
+  bool counts_rows; /* line ends inside quotes count for nothing */
+  uint64_t at;      /* of the buffer's end in the content */
   size_t count, used;
   uint64_t line;                 /* where the next row begins, from 1 */
   uint64_t row_offset, row_line; /* of the row that was read last */

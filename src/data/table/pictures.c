@@ -128,8 +128,7 @@ static ull_status end_row(scan *scan) {
 }
 
 static ull_status read_rows(scan *scan, ull__csv_reader *reader) {
-  ull__csv_begin(reader, &scan->sheet->content, scan->sheet->separator, scan->sheet->first_offset,
-                 scan->sheet->first_line);
+  ull__sheet_begin(scan->sheet, scan->sheet->first_offset, scan->sheet->first_line, reader);
   for (;;) {
     bool found;
     scan->row = (row){.image = UINT32_MAX, .mask = UINT32_MAX};

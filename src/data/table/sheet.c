@@ -162,7 +162,7 @@ static ull_status check_begin(const ull__sheet *sheet, uint64_t *begin) {
   const char *what = NULL;
   if (bytes[0] == 0x1f && bytes[1] == 0x8b) what = "is compressed; unpack it first";
   if (ull__little32(bytes) == 0xfd2fb528u) what = "is compressed; unpack it first";
-  if (memcmp(bytes, "PAR1", 4) == 0) what = "is a Parquet file; convert it to CSV";
+  if (memcmp(bytes, "PAR1", 4) == 0) what = "is a Parquet file; name it as parquet:FILE";
   if (memcmp(bytes, "PK\3\4", 4) == 0) what = "is an archive or a spreadsheet; convert it to CSV";
   if ((bytes[0] == 0xff && bytes[1] == 0xfe) || (bytes[0] == 0xfe && bytes[1] == 0xff))
     what = "is UTF-16; convert it to UTF-8";
@@ -221,6 +221,12 @@ void ull__sheet_close(ull__sheet *sheet) {
   for (int i = 0; sheet->names != NULL && i < sheet->column_count; i++) ull__free(sheet->names[i]);
   ull__free(sheet->names);
   ull__data_file_close(&sheet->file);
+}
+
+void ull__sheet_begin(const ull__sheet *sheet, uint64_t offset, uint64_t line,
+                      ull__csv_reader *reader) {
+  ull__csv_begin(reader, &sheet->content, sheet->separator, offset, line);
+  reader->counts_rows = sheet->has_rows;
 }
 
 /* ---- columns ---- */

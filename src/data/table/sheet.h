@@ -14,6 +14,7 @@ typedef struct ull__sheet {
   ull__stamp stamp;
   char separator;
   bool has_heading;
+  bool has_rows; /* what a person counts are rows, not lines: they come from Parquet */
   uint64_t first_offset, first_line; /* of the first row of values */
   int column_count;
   char **names;          /* of columns: from the heading, or "1", "2", ... */
@@ -24,6 +25,10 @@ typedef struct ull__sheet {
  * case. */
 ull_status ull__sheet_open(const char *scheme, const ull__source_text *text, ull__sheet *sheet);
 void ull__sheet_close(ull__sheet *sheet);
+
+/* Begins to read rows at `offset`, in line `line`. */
+void ull__sheet_begin(const ull__sheet *sheet, uint64_t offset, uint64_t line,
+                      ull__csv_reader *reader);
 
 /* The column of that name, in any case, or of that number from 1; ULL__SHEET_NONE. */
 int ull__sheet_find(const ull__sheet *sheet, const char *name);

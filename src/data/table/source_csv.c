@@ -1,12 +1,14 @@
-/* `csv:FILE` and `tsv:FILE`: a sheet that names pictures, or a table of numbers and words. What it
- * is follows from its heading, or from the options. */
+/* `csv:FILE`, `tsv:FILE` and `parquet:PATTERN`: a sheet that names pictures, or a table of numbers
+ * and words. What it is follows from its heading, or from the options. */
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/sha256.h"
+#include "data/parquet/as_sheet.h"
 #include "data/table/pictures.h"
 #include "data/table/table.h"
 
@@ -21,7 +23,7 @@ static ull_status find_place(const char *scheme, const char *argument, const cha
   uint8_t key[ULL__SHA256_BYTES];
   ull__sha256 digest;
   *place = NULL;
-  if (realpath(path, real) == NULL) return ULL_OK;
+  if (realpath(path, real) == NULL) snprintf(real, sizeof real, "%s", path); /* a pattern */
   ull__sha256_begin(&digest);
   ull__sha256_add(&digest, scheme, strlen(scheme) + 1);
   ull__sha256_add(&digest, real, strlen(real) + 1);
@@ -56,6 +58,15 @@ static ull_status open_sheet(ull_source *source, const ull_source_options *optio
   return ull__table_open(source, options, sheet, text, place);
 }
 
+static ull_status read_heading(const char *scheme, const ull__source_text *text,
+                               ull__sheet *sheet) {
+  static const char *const of_text[] = {"sep", "header", NULL};
+  if (strcmp(scheme, "parquet") != 0 && !ull__is_parquet_name(text->path))
+    return ull__sheet_open(scheme, text, sheet);
+  ULL__TRY(refuse_option(text, of_text, "Parquet"));
+  return ull__parquet_sheet_open(text, sheet);
+}
+
 static ull_status open_scheme(const char *scheme, ull_source *source, const char *argument,
                               const ull_source_options *options) {
   ull__source_text text;
@@ -63,7 +74,7 @@ static ull_status open_scheme(const char *scheme, ull_source *source, const char
   char *place = NULL;
   ull_status status = ull__source_text_parse(scheme, argument, known_options, &text);
   if (status == ULL_OK) status = find_place(scheme, argument, text.path, &place);
-  if (status == ULL_OK) status = ull__sheet_open(scheme, &text, &sheet);
+  if (status == ULL_OK) status = read_heading(scheme, &text, &sheet);
   if (status == ULL_OK) status = open_sheet(source, options, &text, place, &sheet);
   ull__sheet_close(&sheet);
   ull__source_text_free(&text);
@@ -81,5 +92,12 @@ static ull_status open_tsv(ull_source *source, const char *argument,
   return open_scheme("tsv", source, argument, options);
 }
 
+static ull_status open_parquet(ull_source *source, const char *argument,
+                               const ull_source_options *options) {
+  return open_scheme("parquet", source, argument, options);
+}
+
 const ull__source_kind ull__source_csv = {.scheme = "csv", .argument = "FILE", .open = open_csv};
 const ull__source_kind ull__source_tsv = {.scheme = "tsv", .argument = "FILE", .open = open_tsv};
+const ull__source_kind ull__source_parquet = {
+    .scheme = "parquet", .argument = "PATTERN", .open = open_parquet};

@@ -154,7 +154,7 @@ static ull_status begin_at(const table *table, uint64_t row, ull__csv_reader *re
   }
   if (point.offset > table->sheet.content.bytes)
     return ULL__FAIL(ULL_ERROR_DATA, "%s: has shrunk", table->sheet.file.path);
-  ull__csv_begin(reader, &table->sheet.content, table->sheet.separator, point.offset, point.line);
+  ull__sheet_begin(&table->sheet, point.offset, point.line, reader);
   for (; skip > 0; skip--) {
     bool found;
     ULL__TRY(ull__csv_row(reader, NULL, NULL, &found));

@@ -76,8 +76,7 @@ static ull_status take_field(void *context, const ull__csv_field *field) {
 }
 
 static ull_status read_rows(pass *pass, ull__csv_reader *reader) {
-  ull__csv_begin(reader, &pass->sheet->content, pass->sheet->separator, pass->sheet->first_offset,
-                 pass->sheet->first_line);
+  ull__sheet_begin(pass->sheet, pass->sheet->first_offset, pass->sheet->first_line, reader);
   for (;;) {
     bool found;
     ULL__TRY(ull__csv_row(reader, take_field, pass, &found));

@@ -1,0 +1,16 @@
+/* A Parquet file, or several with the same columns, as a sheet: its rows written once as separated
+ * values into the cache folder, and read from there as those of any sheet are. Samples, their order
+ * and what they cost are a table's; the library is needed, and takes memory, while the rows are
+ * written. */
+#ifndef ULL_DATA_PARQUET_AS_SHEET_H
+#define ULL_DATA_PARQUET_AS_SHEET_H
+
+#include "data/table/sheet.h"
+
+/* Whether a path or pattern is meant as Parquet: by its ending. */
+bool ull__is_parquet_name(const char *path);
+
+/* Finds the rows in the cache or has them written. Close the sheet in any case. */
+ull_status ull__parquet_sheet_open(const ull__source_text *text, ull__sheet *sheet);
+
+#endif
