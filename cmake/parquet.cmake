@@ -1,6 +1,9 @@
 # The module that reads Parquet, where Apache Arrow's C++ libraries are: a shared object of its own, opened when it is
 # first needed, so that nothing else is linked with C++. Looked for in the folder of the Python package pyarrow that
 # -DULLAGE_PYARROW=DIR or the environment's ULLAGE_PYARROW names; with pkg-config; in build/pyarrow; as python3 has it.
+set_source_files_properties(src/data/parquet/module.c PROPERTIES COMPILE_DEFINITIONS
+  "ULL__LIBRARY_FOLDER=\"${CMAKE_INSTALL_LIBDIR}\"")
+
 set(ULLAGE_PYARROW "" CACHE PATH "Folder of the Python package pyarrow, whose libraries read Parquet")
 if(NOT "$ENV{ULLAGE_PYARROW}" STREQUAL "")
   set_property(CACHE ULLAGE_PYARROW PROPERTY VALUE "$ENV{ULLAGE_PYARROW}")
@@ -74,4 +77,6 @@ target_include_directories(ullage_parquet SYSTEM PRIVATE ${ullage_arrow_includes
 target_compile_options(ullage_parquet PRIVATE -Wall -Wextra $<$<BOOL:${ULLAGE_WERROR}>:-Werror>)
 target_link_libraries(ullage_parquet PRIVATE ${ullage_arrow_libraries})
 set_target_properties(ullage_parquet PROPERTIES PREFIX "" CXX_STANDARD 20 CXX_VISIBILITY_PRESET hidden
-  LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}" BUILD_RPATH "${ullage_arrow_folder}")
+  LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}" BUILD_RPATH "${ullage_arrow_folder}"
+  INSTALL_RPATH "${ullage_arrow_folder}")
+install(TARGETS ullage_parquet LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/ullage")

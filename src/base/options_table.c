@@ -167,7 +167,7 @@ const ull__option ull__options[] = {
             "the model's own"),
 
     TEXT("data", "SRC", NULL, DATA, WITH_DATA, "a folder, idx:DIR, npz:FILE, npy:DIR, text:FILE, "
-         "tokens:FILE, tar:GLOB, cifar:DIR, csv:FILE or synthetic"),
+         "tokens:FILE, tar:GLOB, cifar:DIR, csv:FILE, parquet:GLOB or synthetic"),
     TEXT("val-data", "SRC", NULL, DATA, TRAINING, "source to evaluate on after each epoch"),
     REAL("val-split", "X", 0, 0.95, NULL, DATA, TRAINING, "evaluate on this share of --data, held "
          "out of training"),

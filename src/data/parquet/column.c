@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/half.h"
+
 /* ---- kinds ---- */
 
 static const struct {
@@ -124,11 +126,7 @@ static double float_at(const void *elements, int64_t width, int64_t at) {
   if (width == 8) return memcpy(&wide, from, sizeof wide), wide;
   if (width == 4) return memcpy(&narrow, from, sizeof narrow), (double)narrow;
   memcpy(&half, from, sizeof half);
-  int exponent = half >> 10 & 31, digits = half & 1023;
-  wide = exponent == 31  ? (digits != 0 ? NAN : INFINITY)
-         : exponent == 0 ? ldexp(digits, -24)
-                         : ldexp(digits + 1024, exponent - 25);
-  return half >> 15 ? -wide : wide;
+  return (double)ull__half_to_float(half);
 }
 
 /* Digits from the last one on, with the point where it belongs. */

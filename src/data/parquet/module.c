@@ -1,5 +1,5 @@
 /* Looked for in $ULLAGE_PARQUET_MODULE alone where that is set; else beside the library or program
- * that this is part of, in the lib folder beside its folder, and where the system keeps libraries.
+ * that this is part of, where both are installed, and where the system keeps libraries.
  * It is never closed: the library behind it is not made for that. */
 #include "data/parquet/module.h"
 
@@ -48,7 +48,7 @@ static void find_folder(char *folder) {
 
 /* What is there and cannot be opened is the reason given, rather than what is not there. */
 static const ull__parquet_module *look(char *why) {
-  static const char *const beside[] = {"", "../lib/", "../lib/ullage/"};
+  static const char *const beside[] = {"", "ullage/", "../" ULL__LIBRARY_FOLDER "/ullage/"};
   const char *given = getenv("ULLAGE_PARQUET_MODULE");
   if (given != NULL && given[0] != '\0') return open_path(given, why);
   char folder[PATH_ROOM], path[2 * PATH_ROOM];
