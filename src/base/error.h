@@ -1,7 +1,7 @@
 /* Filling the thread's error record, and passing failures on.
  *
- *     if (axis >= rank) return ULL__FAIL(ULL_ERROR_INVALID, "axis %d of a value with %d
- * dimensions", axis, rank); ULL__TRY(ull__vector_push(&nodes, node));
+ *     if (axis >= rank) return ULL__FAIL(ULL_ERROR_INVALID, "axis %d of %d", axis, rank);
+ *     ULL__TRY(ull__vector_push(&nodes, node));
  *
  * ULL__FAIL evaluates to the status it was given, so that it can be returned. Details are added
  * afterwards with ull__error_holder, ull__error_change and ull__error_bytes, on the same thread. */

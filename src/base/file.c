@@ -12,7 +12,9 @@
 #include "base/checked.h"
 #include "base/error.h"
 
-static ull_status fail_on(const char *path, const char *action) {
+enum { MOST_AT_ONCE = 1 << 30 };
+
+ull_status ull__fail_io(const char *path, const char *action) {
   int reason = errno;
   char text[128];
   ull__fail(ULL_ERROR_IO, "cannot %s %s: %s", action, path, strerror_r(reason, text, sizeof text));
@@ -38,7 +40,7 @@ static ull_status read_all(int file, const char *path, uint64_t limit_bytes, uin
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
       ull__free(data);
-      return fail_on(path, "read");
+      return ull__fail_io(path, "read");
     }
     used += (size_t)got;
     if (used > limit_bytes) {
@@ -64,11 +66,11 @@ static ull_status read_all(int file, const char *path, uint64_t limit_bytes, uin
 
 ull_status ull__file_read(const char *path, uint64_t limit_bytes, char **out, size_t *out_bytes) {
   int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0) return fail_on(path, "open");
+  if (file < 0) return ull__fail_io(path, "open");
   struct stat about;
   ull_status status;
   if (fstat(file, &about) != 0) {
-    status = fail_on(path, "inspect");
+    status = ull__fail_io(path, "inspect");
   } else if (!S_ISREG(about.st_mode)) {
     status = ULL__FAIL(ULL_ERROR_IO, "%s is not a regular file", path);
   } else if ((uint64_t)about.st_size > limit_bytes || limit_bytes > SIZE_MAX / 4) {
@@ -80,35 +82,37 @@ ull_status ull__file_read(const char *path, uint64_t limit_bytes, char **out, si
   return status;
 }
 
-static ull_status write_all(int file, const char *path, const char *data, size_t bytes) {
+bool ull__write_all(int file, const void *data, uint64_t bytes) {
+  const char *from = data;
   while (bytes > 0) {
-    ssize_t done = write(file, data, bytes);
+    ssize_t done = write(file, from, bytes < MOST_AT_ONCE ? (size_t)bytes : MOST_AT_ONCE);
     if (done < 0 && errno == EINTR) continue;
-    if (done < 0) return fail_on(path, "write");
-    data += done;
-    bytes -= (size_t)done;
+    if (done < 0) return false;
+    from += done;
+    bytes -= (uint64_t)done;
   }
-  return fsync(file) == 0 ? ULL_OK : fail_on(path, "sync");
+  return true;
 }
 
 static ull_status write_new(const char *path, const void *data, size_t bytes) {
   int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file < 0) return fail_on(path, "create");
-  ull_status status = write_all(file, path, data, bytes);
-  if (close(file) != 0 && status == ULL_OK) status = fail_on(path, "close");
+  if (file < 0) return ull__fail_io(path, "create");
+  ull_status status = ull__write_all(file, data, bytes) ? ULL_OK : ull__fail_io(path, "write");
+  if (status == ULL_OK && fsync(file) != 0) status = ull__fail_io(path, "sync");
+  if (close(file) != 0 && status == ULL_OK) status = ull__fail_io(path, "close");
   return status;
 }
 
-static ull_status sync_folder_of(const char *path) {
+ull_status ull__sync_folder_of(const char *path) {
   const char *slash = strrchr(path, '/');
   char *folder = slash == NULL   ? ull__strdup(".")
                  : slash == path ? ull__strdup("/")
                                  : ull__strndup(path, (size_t)(slash - path));
   if (folder == NULL) return ull_error_last()->status;
   int file = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  ull_status status = file < 0 ? fail_on(folder, "open") : ULL_OK;
+  ull_status status = file < 0 ? ull__fail_io(folder, "open") : ULL_OK;
   /* Some file systems cannot sync a folder and say so; the rename itself has happened. */
-  if (file >= 0 && fsync(file) != 0 && errno != EINVAL) status = fail_on(folder, "sync");
+  if (file >= 0 && fsync(file) != 0 && errno != EINVAL) status = ull__fail_io(folder, "sync");
   if (file >= 0) close(file);
   ull__free(folder);
   return status;
@@ -118,17 +122,17 @@ ull_status ull__file_write_atomic(const char *path, const void *data, size_t byt
   char *beside = ull__format("%s.%ld.partial", path, (long)getpid());
   if (beside == NULL) return ull_error_last()->status;
   ull_status status = write_new(beside, data, bytes);
-  if (status == ULL_OK && rename(beside, path) != 0) status = fail_on(path, "replace");
+  if (status == ULL_OK && rename(beside, path) != 0) status = ull__fail_io(path, "replace");
   if (status != ULL_OK) unlink(beside);
   ull__free(beside);
-  return status == ULL_OK ? sync_folder_of(path) : status;
+  return status == ULL_OK ? ull__sync_folder_of(path) : status;
 }
 
 static ull_status make_folder(const char *path) {
   if (mkdir(path, 0777) == 0) return ULL_OK;
-  if (errno != EEXIST) return fail_on(path, "create the folder");
+  if (errno != EEXIST) return ull__fail_io(path, "create the folder");
   struct stat about;
-  if (stat(path, &about) != 0) return fail_on(path, "inspect");
+  if (stat(path, &about) != 0) return ull__fail_io(path, "inspect");
   if (!S_ISDIR(about.st_mode)) return ULL__FAIL(ULL_ERROR_IO, "%s is not a folder", path);
   return ULL_OK;
 }

@@ -21,6 +21,18 @@ ull_status ull__make_folders(const char *path);
 
 bool ull__file_exists(const char *path);
 
+/* ---- for those who write a file piece by piece ---- */
+
+/* Writes all of it, however often the system stops in between; false, with errno, where it cannot.
+ */
+bool ull__write_all(int file, const void *data, uint64_t bytes);
+
+/* Makes sure that the name of a file that was renamed to `path` survives a crash. */
+ull_status ull__sync_folder_of(const char *path);
+
+/* ULL_ERROR_IO "cannot ACTION PATH: what errno says", with the path as holder. */
+ull_status ull__fail_io(const char *path, const char *action);
+
 /* folder + "/" + name in fresh memory; NULL with a record when memory is out. */
 char *ull__path_join(const char *folder, const char *name);
 

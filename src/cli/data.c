@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define LOADER                                                                               \
   "|augment|normalize|workers|prefetch|loader-memory|on-bad|max-bad|mode|size|dtype|layout|" \
@@ -26,6 +27,13 @@ static const struct subcommand {
 };
 
 enum { SUBCOMMANDS = sizeof subcommands / sizeof subcommands[0] };
+
+double cli_data_cpu_seconds(void) {
+  struct rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+         (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+}
 
 static int refuse(const command *c, const char *message) {
   char known[256] = "ullage data";

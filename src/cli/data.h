@@ -11,4 +11,7 @@ int cli_data_scan(command *c, const char *subject);
 int cli_data_pack(command *c, const char *subject);
 int cli_data_show(command *c, const char *subject);
 
+/* Processor time that the process has used, all threads together. */
+double cli_data_cpu_seconds(void);
+
 #endif

@@ -1,7 +1,6 @@
 /* ullage data bench SRC: how fast samples come, what they cost, and where the time goes. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include <zlib.h>
 
@@ -9,13 +8,6 @@
 #include "cli/data_bench.h"
 #include "cli/data_text.h"
 #include "ullage/stream.h"
-
-static double cpu_seconds(void) {
-  struct rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-         (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
-}
 
 /* ---- samples ---- */
 
@@ -111,14 +103,14 @@ static ull_status measure(const command *c, ull_stream *stream, FILE *samples, b
   meter m = {.run = run, .samples = samples};
   if (ull_config_has(c->config, "batches"))
     m.batches_left = (uint64_t)ull_config_integer(c->config, "batches");
-  double cpu = cpu_seconds(), began = m.epoch_began = cli_now();
+  double cpu = cli_data_cpu_seconds(), began = m.epoch_began = cli_now();
   ull_status status = ull_stream_start(stream);
   if (status != ULL_OK) return status;
   status = start_at(c, ull_stream_loader(stream));
   if (status == ULL_OK) status = load_batches(&m, stream);
   end_epoch(&m);
   run->seconds = cli_now() - began;
-  run->cpu_seconds = cpu_seconds() - cpu;
+  run->cpu_seconds = cli_data_cpu_seconds() - cpu;
   keep_results(ull_stream_loader(stream), run);
   return status;
 }

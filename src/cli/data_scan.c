@@ -3,7 +3,6 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "cli/data.h"
 #include "cli/data_text.h"
@@ -30,13 +29,6 @@ typedef struct scanner {
   live_line line;
   double cpu_seconds;
 } scanner;
-
-static double cpu_seconds(void) {
-  struct rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-         (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
-}
 
 static void show_progress(void *context, uint64_t done, uint64_t all) {
   static const int none = -1;
@@ -257,7 +249,7 @@ static int finish(scanner *s, ull_status status) {
 static int scan_source(scanner *s, const char *text) {
   ull_source_options options = ull_source_options_default();
   ull_source *training = NULL, *evaluation = NULL;
-  double cpu = cpu_seconds();
+  double cpu = cli_data_cpu_seconds();
   ull_status status = ull_source_open(text, &options, &training);
   if (status == ULL_OK) status = scan_part(s, training, "training");
   if (status == ULL_OK && ull_source_has_evaluation(training)) {
@@ -265,7 +257,7 @@ static int scan_source(scanner *s, const char *text) {
     status = ull_source_open(text, &options, &evaluation);
     if (status == ULL_OK) status = scan_part(s, evaluation, "evaluate");
   }
-  s->cpu_seconds = cpu_seconds() - cpu;
+  s->cpu_seconds = cli_data_cpu_seconds() - cpu;
   int code = finish(s, status);
   ull_source_close(evaluation);
   ull_source_close(training);

@@ -172,11 +172,6 @@ static void name_sample(const ull_source *source, uint64_t stored, char *buffer,
   snprintf(buffer, bytes, "%s:%" PRIu64, cifar->files[file].path, stored - cifar->first[file]);
 }
 
-static ull_status open_training(const ull_source *source, ull_source **out) {
-  ull_source_options options = ull_source_options_default();
-  return ull_source_open(source->text, &options, out);
-}
-
 const ull__source_kind ull__source_cifar = {
     .scheme = "cifar",
     .argument = "DIR",
@@ -184,6 +179,6 @@ const ull__source_kind ull__source_cifar = {
     .read = read_cifar,
     .name_sample = name_sample,
     .name_class = name_class,
-    .open_training = open_training,
+    .training_decides = true,
     .close = close_cifar,
 };

@@ -225,16 +225,11 @@ static ull_status open_idx(ull_source *source, const char *folder,
   return ull__stored_agree(source, folder, "label", labels.extents[0]);
 }
 
-static ull_status open_training(const ull_source *source, ull_source **out) {
-  ull_source_options options = ull_source_options_default();
-  return ull_source_open(source->text, &options, out);
-}
-
 const ull__source_kind ull__source_idx = {
     .scheme = "idx",
     .argument = "DIR",
     .open = open_idx,
     .read = ull__stored_read,
-    .open_training = open_training,
+    .training_decides = true,
     .close = ull__stored_close,
 };

@@ -21,7 +21,7 @@
 
 static const char MAGIC[8] = {'U', 'L', 'L', 'I', 'N', 'D', 'E', 'X'};
 
-enum { READ_BYTES = 256 * 1024, WRITE_BYTES = 1 << 20, LANES = 4, TEXT_READ = 512 };
+enum { READ_BYTES = 256 * 1024, LANES = 4, TEXT_READ = 512 };
 
 static const int64_t SECOND_NS = 1000000000;
 
@@ -164,6 +164,20 @@ static bool open_file(const char *place, uint32_t version, ull__index *out) {
          header_is_sound(&out->header, version, out->file.bytes) && content_is_sound(out);
 }
 
+ull_status ull__index_add_text(ull__index_texts *texts, const char *path, const char *text,
+                               size_t bytes, uint32_t *at) {
+  if (bytes >= UINT32_MAX - texts->count) {
+    ULL__FAIL(ULL_ERROR_UNSUPPORTED, "%s: has more than 4 GiB of names", path);
+    return ull__error_holder("%s", path);
+  }
+  ULL__TRY(ull__vector_reserve(texts, bytes + 1));
+  *at = (uint32_t)texts->count;
+  memcpy(texts->items + *at, text, bytes);
+  texts->items[*at + bytes] = '\0';
+  texts->count += bytes + 1;
+  return ULL_OK;
+}
+
 bool ull__index_find(const char *place, uint32_t version, ull__index *out) {
   *out = (ull__index){.file.descriptor = -1};
   if (place == NULL) return false;
@@ -246,23 +260,12 @@ static uint8_t *assemble(const ull__index_parts *parts, ull__index_header *heade
   return block;
 }
 
-static bool write_all(int file, const uint8_t *block, uint64_t bytes) {
-  while (bytes > 0) {
-    ssize_t done = write(file, block, bytes < WRITE_BYTES ? (size_t)bytes : WRITE_BYTES);
-    if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) return false;
-    block += done;
-    bytes -= (uint64_t)done;
-  }
-  return true;
-}
-
 /* Nothing waits for the disk: after a crash the checksum tells what became of the file. */
 static ull_status replace(const char *place, const uint8_t *block, uint64_t bytes) {
   char *beside = ull__format("%s.%ld.partial", place, (long)gettid());
   if (beside == NULL) return ull_error_last()->status;
   int file = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  bool written = file >= 0 && write_all(file, block, bytes);
+  bool written = file >= 0 && ull__write_all(file, block, bytes);
   if (file >= 0) written &= close(file) == 0;
   written = written && rename(beside, place) == 0;
   ull_status status =

@@ -10,6 +10,7 @@
 
 #include <sys/stat.h>
 
+#include "base/vector.h"
 #include "data/content.h"
 #include "data/source.h"
 
@@ -61,6 +62,13 @@ typedef struct ull__index_parts {
  * there is no such folder and none can be made; ULL_OK even so. `key` holds all that the index
  * follows from: the real path, and options. */
 ull_status ull__index_place(const char *kind, const void *key, size_t key_bytes, char **place);
+
+/* Texts of an index in the making, one behind the other, each with its 0. */
+typedef ULL__VECTOR(char) ull__index_texts;
+
+/* Appends one; `*at` is its offset. ULL_ERROR_UNSUPPORTED, naming `path`, beyond 4 GiB. */
+ull_status ull__index_add_text(ull__index_texts *texts, const char *path, const char *text,
+                               size_t bytes, uint32_t *at);
 
 /* Opens the index that is kept there. False, without a record, where there is none of this version
  * or it is damaged. `place` may be NULL. */

@@ -43,11 +43,12 @@ static ull_status visit_images(void *context, uint64_t first, uint64_t count, co
 }
 
 static ull_status sum_training(const ull_source *source, size_t array, image_sums *sums) {
-  bool elsewhere = source->split == ULL_SPLIT_EVAL && source->kind->open_training != NULL &&
-                   !source->has_held_order;
+  bool elsewhere =
+      source->split == ULL_SPLIT_EVAL && source->kind->training_decides && !source->has_held_order;
   if (!elsewhere) return ull__source_scan(source, array, visit_images, sums);
   ull_source *training;
-  ULL__TRY(source->kind->open_training(source, &training));
+  const ull_source_options options = ull_source_options_default();
+  ULL__TRY(ull_source_open(source->text, &options, &training));
   sums->info = &training->arrays[array];
   ull_status status = ull__source_scan(training, array, visit_images, sums);
   sums->info = &source->arrays[array];

@@ -133,12 +133,11 @@ static int64_t read_label(const scan *s, uint64_t sample) {
 /* Masks have names of their own. */
 static void name_file(scan *s, uint64_t sample, size_t encoded, ull__record *record) {
   uint64_t stored = ull__source_stored_index(s->source, sample);
-  const ull__source_kind *kind = s->source->kind;
   ull_source_sample_name(s->source, sample, record->path, sizeof record->path);
   if (encoded == 0 || s->encoded_count == 0) return;
-  if (kind->open_record(s->source, stored, s->encoded[encoded], record) != ULL_OK) return;
-  if (kind->close_record != NULL) kind->close_record(s->source, record);
-  ull__record_close(record);
+  if (s->source->kind->open_record(s->source, stored, s->encoded[encoded], record) != ULL_OK)
+    return;
+  ull__source_close_record(s->source, record);
 }
 
 static ull_status tell_file(scan *s, uint64_t sample, size_t encoded,

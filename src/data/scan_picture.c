@@ -169,13 +169,12 @@ static ull_status scan_record(ull__scanner *scanner, size_t array, ull__scan_res
 
 ull_status ull__scan_picture(ull__scanner *scanner, uint64_t stored, size_t array,
                              ull__scan_result *result) {
-  const ull__source_kind *kind = scanner->source->kind;
+  const ull_source *source = scanner->source;
   *result = (ull__scan_result){.reason = ""};
-  ull_status status = kind->open_record(scanner->source, stored, array, &scanner->record);
+  ull_status status = source->kind->open_record(source, stored, array, &scanner->record);
   if (status != ULL_OK) return refuse(result, status, "cannot be opened");
   status = scan_record(scanner, array, result);
-  if (kind->close_record != NULL) kind->close_record(scanner->source, &scanner->record);
-  ull__record_close(&scanner->record);
+  ull__source_close_record(source, &scanner->record);
   return status;
 }
 

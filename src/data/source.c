@@ -241,6 +241,11 @@ const char *ull_source_sample_name(const ull_source *source, uint64_t sample, ch
   return buffer;
 }
 
+void ull__source_close_record(const ull_source *source, ull__record *record) {
+  if (source->kind->close_record != NULL) source->kind->close_record(source, record);
+  ull__record_close(record);
+}
+
 uint64_t ull__source_stored_index(const ull_source *source, uint64_t sample) {
   if (source->bucket_count > 0) return ull__bucket_stored_index(source, sample);
   if (!source->has_held_order) return sample;

@@ -39,9 +39,8 @@ typedef struct ull__source_kind {
    * at the same price (compressed archives); NULL: a permutation of all. `key` is the epoch's. */
   uint64_t (*order)(const ull_source *source, uint64_t key, uint64_t position);
 
-  /* The files of the training split, opened apart, where the statistics of this source come from;
-   * NULL: itself. */
-  ull_status (*open_training)(const ull_source *source, ull_source **out);
+  /* Statistics come from the training split, which the same text opens, whatever the split. */
+  bool training_decides;
 
   void (*close)(ull_source *source); /* of `state`, which may be NULL */
 } ull__source_kind;
@@ -111,6 +110,9 @@ uint64_t ull__source_bytes_of_length(const ull_source *source, size_t array, int
 
 /* The files' number of the split's sample. */
 uint64_t ull__source_stored_index(const ull_source *source, uint64_t sample);
+
+/* Ends what open_record began, the source's part and the record's. */
+void ull__source_close_record(const ull_source *source, ull__record *record);
 
 /* Calls `visit` with runs of consecutive stored samples of one array, in order, until it fails. */
 typedef ull_status (*ull__visit_samples)(void *context, uint64_t first, uint64_t count,

@@ -18,8 +18,7 @@
 #include "base/json.h"
 
 static ull_status cannot(const char *what, const char *path) {
-  ULL__FAIL(ULL_ERROR_IO, "cannot %s %s: %s", what, path, strerror(errno));
-  ull__error_holder("%s", path);
+  ull__fail_io(path, what);
   return ull__error_change("name another folder with --run, or make this one writable");
 }
 
@@ -134,16 +133,11 @@ void ull__run_folder_close(ull__run_folder *folder) {
 
 /* A line is there whole or not at all, also on a disk that is full. */
 static ull_status write_line(ull__run_folder *folder, const char *line, size_t length) {
-  for (size_t done = 0; done < length;) {
-    ssize_t written = write(folder->metrics, line + done, length - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      ull_status status = cannot("write metrics in", folder->path);
-      if (ftruncate(folder->metrics, folder->metrics_bytes) != 0) return status;
-      lseek(folder->metrics, folder->metrics_bytes, SEEK_SET);
-      return status;
-    }
-    done += (size_t)written;
+  if (!ull__write_all(folder->metrics, line, length)) {
+    ull_status status = cannot("write metrics in", folder->path);
+    if (ftruncate(folder->metrics, folder->metrics_bytes) != 0) return status;
+    lseek(folder->metrics, folder->metrics_bytes, SEEK_SET);
+    return status;
   }
   folder->metrics_bytes += (off_t)length;
   return ULL_OK;

@@ -99,8 +99,7 @@ const char *record_text(const ull_source *source, uint64_t sample, size_t array)
   size_t got = 0;
   if (source->kind->open_record(source, stored, array, &record) != ULL_OK) return NULL;
   ull_status status = ull__record_read(&record, 0, buffer, ROOM - 1, &got);
-  if (source->kind->close_record != NULL) source->kind->close_record(source, &record);
-  ull__record_close(&record);
+  ull__source_close_record(source, &record);
   buffer[got] = '\0';
   return status == ULL_OK ? buffer : NULL;
 }

@@ -230,11 +230,6 @@ static ull_status read_labels(const ull_source *source, uint64_t first, uint64_t
   return ULL_OK;
 }
 
-static ull_status open_training(const ull_source *source, ull_source **out) {
-  ull_source_options options = ull_source_options_default();
-  return ull_source_open(source->text, &options, out);
-}
-
 const ull__source_kind ull__source_folder = {
     .scheme = "",
     .argument = "a folder",
@@ -243,6 +238,6 @@ const ull__source_kind ull__source_folder = {
     .open_record = open_record,
     .name_sample = name_sample,
     .name_class = name_class,
-    .open_training = open_training,
+    .training_decides = true,
     .close = close_folder,
 };

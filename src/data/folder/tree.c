@@ -25,18 +25,8 @@ bool ull__is_picture_name(const char *name) {
   return false;
 }
 
-/* Appends a text with its 0; ULL_ERROR_UNSUPPORTED beyond 4 GiB of names. */
 static ull_status append_text(ull__tree *tree, const char *text, uint32_t *at) {
-  size_t bytes = strlen(text) + 1;
-  if (bytes > UINT32_MAX - tree->texts.count) {
-    ULL__FAIL(ULL_ERROR_UNSUPPORTED, "%s: has more than 4 GiB of file names", tree->root_path);
-    return ull__error_holder("%s", tree->root_path);
-  }
-  ULL__TRY(ull__vector_reserve(&tree->texts, bytes));
-  *at = (uint32_t)tree->texts.count;
-  memcpy(tree->texts.items + *at, text, bytes);
-  tree->texts.count += bytes;
-  return ULL_OK;
+  return ull__index_add_text(&tree->texts, tree->root_path, text, strlen(text), at);
 }
 
 static ull_status cannot_list(const ull__tree *tree, const char *path, int error) {

@@ -27,7 +27,7 @@ typedef struct ull__tree_folder {
 typedef struct ull__tree {
   int root; /* descriptor, borrowed */
   const char *root_path;
-  ULL__VECTOR(char) texts;
+  ull__index_texts texts;
   ULL__VECTOR(ull__tree_file) files;
   ULL__VECTOR(ull__tree_folder) folders;
   uint64_t ignored;      /* files that are no pictures by name */

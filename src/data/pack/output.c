@@ -120,24 +120,14 @@ ull_status ull__pack_shard_commit(ull__pack_output *output, uint64_t shard) {
 
 /* ---- small files ---- */
 
-static ull_status write_all(int file, const char *path, const uint8_t *data, size_t bytes) {
-  while (bytes > 0) {
-    ssize_t done = write(file, data, bytes);
-    if (done < 0 && errno == EINTR) continue;
-    if (done < 0) return ull__pack_io_error(path, "write");
-    data += done;
-    bytes -= (size_t)done;
-  }
-  return ULL_OK;
-}
-
 ull_status ull__pack_output_write(const ull__pack_output *output, const char *name,
                                   const void *data, size_t bytes) {
   char path[ULL__PACK_PATH + 300];
   ull__pack_output_path(output, name, path, sizeof path);
   int file = create(output, name);
   if (file < 0) return ull__pack_io_error(path, "create");
-  return commit(output, file, name, write_all(file, path, data, bytes));
+  bool written = ull__write_all(file, data, bytes);
+  return commit(output, file, name, written ? ULL_OK : ull__pack_io_error(path, "write"));
 }
 
 ull_status ull__pack_output_read(const ull__pack_output *output, const char *name, char **text,

@@ -91,15 +91,10 @@ ull_status ull__pack_sample_create(const ull_source *source, ull__pack_sample *s
   return sample->fields != NULL ? ULL_OK : ull_error_last()->status;
 }
 
-static void close_record(const ull_source *source, ull__record *record) {
-  if (source->kind->close_record != NULL) source->kind->close_record(source, record);
-  ull__record_close(record);
-}
-
 void ull__pack_sample_clear(const ull_source *source, ull__pack_sample *sample) {
   for (size_t i = 0; sample->fields != NULL && i < source->array_count; i++) {
     ull__pack_field *field = &sample->fields[i];
-    if (field->open) close_record(source, &field->record);
+    if (field->open) ull__source_close_record(source, &field->record);
     ull__free(field->bytes);
     field->bytes = NULL;
     field->open = field->picture = field->encoded = false;
@@ -139,7 +134,7 @@ static ull_status detach(const ull_source *source, ull__pack_field *field) {
   if (record->bytes > 0) memcpy(copy, record->memory, record->bytes);
   field->bytes = copy;
   field->count = record->bytes;
-  close_record(source, record);
+  ull__source_close_record(source, record);
   field->open = false;
   record->memory = copy;
   record->descriptor = -1;
@@ -174,7 +169,7 @@ static ull_status open_field(const ull_source *source, uint64_t stored, size_t a
 static void keep_encoded(const ull_source *source, ull__pack_field *field,
                          ull__pack_picture *picture) {
   if (picture->encoded.bytes == NULL) return;
-  if (field->open) close_record(source, &field->record);
+  if (field->open) ull__source_close_record(source, &field->record);
   ull__free(field->bytes);
   field->open = false;
   field->bytes = picture->encoded.bytes;

@@ -6,11 +6,11 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "data/tar/format.h"
 
 enum { NAME_BYTES = 100, PAX_BYTES = 4096 };
@@ -79,8 +79,7 @@ static void fill_header(ustar *header, const char *name, uint64_t bytes, char ty
 
 ull_status ull__pack_io_error(const char *path, const char *action) {
   int reason = errno;
-  ULL__FAIL(ULL_ERROR_IO, "cannot %s %s: %s", action, path, strerror(reason));
-  ull__error_holder("%s", path);
+  ull__fail_io(path, action);
   if (reason == ENOSPC || reason == EDQUOT || reason == EFBIG)
     return ull__error_change("make room and run the same again: it goes on behind the last whole "
                              "shard");
@@ -88,13 +87,8 @@ ull_status ull__pack_io_error(const char *path, const char *action) {
 }
 
 static ull_status flush(ull__tar_writer *tar) {
-  size_t at = 0;
-  while (at < tar->used) {
-    ssize_t done = write(tar->file, tar->buffer + at, tar->used - at);
-    if (done < 0 && errno == EINTR) continue;
-    if (done < 0) return ull__pack_io_error(tar->path, "write");
-    at += (size_t)done;
-  }
+  if (!ull__write_all(tar->file, tar->buffer, tar->used))
+    return ull__pack_io_error(tar->path, "write");
   tar->used = 0;
   return ULL_OK;
 }

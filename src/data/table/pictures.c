@@ -74,7 +74,7 @@ ull_status ull__picture_columns_find(const ull__sheet *sheet, const ull__source_
 typedef struct scan {
   const ull__sheet *sheet;
   const ull__picture_columns *columns;
-  ULL__VECTOR(char) texts;
+  ull__index_texts texts;
   ULL__VECTOR(row) rows;
   ULL__VECTOR(uint32_t) classes; /* in the texts */
   ull__text_map names;
@@ -84,15 +84,7 @@ typedef struct scan {
 } scan;
 
 static ull_status add_text(scan *scan, const char *text, size_t bytes, uint32_t *at) {
-  if (bytes + 1 > UINT32_MAX - scan->texts.count - 1)
-    return ULL__FAIL(ULL_ERROR_UNSUPPORTED, "%s: has more than 4 GiB of paths",
-                     scan->sheet->file.path);
-  ULL__TRY(ull__vector_reserve(&scan->texts, bytes + 1));
-  *at = (uint32_t)scan->texts.count;
-  memcpy(scan->texts.items + *at, text, bytes);
-  scan->texts.items[*at + bytes] = '\0';
-  scan->texts.count += bytes + 1;
-  return ULL_OK;
+  return ull__index_add_text(&scan->texts, scan->sheet->file.path, text, bytes, at);
 }
 
 static ull_status take_field(void *context, const ull__csv_field *field) {

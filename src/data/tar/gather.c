@@ -15,16 +15,7 @@
 enum { JSON_MOST = 1 << 20, NPY_HEADER_MOST = 16 * 1024, FIELDS_MOST = 4096 };
 
 ull_status ull__tar_gather_text(ull__tar_gather *gather, const char *text, uint32_t *at) {
-  size_t bytes = strlen(text) + 1;
-  if (bytes > UINT32_MAX - gather->texts.count) {
-    ULL__FAIL(ULL_ERROR_UNSUPPORTED, "%s: has more than 4 GiB of names", gather->what);
-    return ull__error_holder("%s", gather->what);
-  }
-  ULL__TRY(ull__vector_reserve(&gather->texts, bytes));
-  *at = (uint32_t)gather->texts.count;
-  memcpy(gather->texts.items + *at, text, bytes);
-  gather->texts.count += bytes;
-  return ULL_OK;
+  return ull__index_add_text(&gather->texts, gather->what, text, strlen(text), at);
 }
 
 void ull__tar_gather_free(ull__tar_gather *gather) {

@@ -96,7 +96,7 @@ typedef struct ull__tar_gather {
   ULL__VECTOR(ull__tar_shard) shards;
   ULL__VECTOR(ull__tar_group) groups;
   ULL__VECTOR(ull__tar_part) parts;
-  ULL__VECTOR(char) texts;
+  ull__index_texts texts;
   ULL__VECTOR(ull__tar_field) fields;
   ull__text_map field_numbers;
   ull__tar_array arrays[ULL__TAR_ARRAYS];

@@ -76,14 +76,7 @@ static ull_status cannot_write(const char *path, const char *what) {
 
 static ull_status write_all(const ull__kept_writer *writer, int descriptor, const uint8_t *data,
                             size_t bytes) {
-  while (bytes > 0) {
-    ssize_t count = write(descriptor, data, bytes);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return cannot_write(writer->part, "written");
-    data += count;
-    bytes -= (size_t)count;
-  }
-  return ULL_OK;
+  return ull__write_all(descriptor, data, bytes) ? ULL_OK : cannot_write(writer->part, "written");
 }
 
 static ull_status flush(ull__kept_writer *writer, stream *s) {

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/half.h"
 #include "model/safetensors/header.h"
 
@@ -19,12 +20,6 @@ struct ull__safetensors {
 };
 
 enum { LENGTH_BYTES = 8, CONVERTED_BYTES = 1 << 16 };
-
-static ull_status fail_io(const char *path, const char *action, int reason) {
-  char text[128];
-  ull__fail(ULL_ERROR_IO, "cannot %s %s: %s", action, path, strerror_r(reason, text, sizeof text));
-  return ull__error_holder("%s", path);
-}
 
 static ull_status refuse(const char *path, const char *reason) {
   ull__fail(ULL_ERROR_DATA, "%s: %s", path, reason);
@@ -38,7 +33,7 @@ static ull_status read_at(const ull__safetensors *file, uint64_t offset, uint64_
     const size_t part = count < (UINT64_C(1) << 30) ? (size_t)count : (size_t)1 << 30;
     const ssize_t got = pread(file->descriptor, target, part, (off_t)offset);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return fail_io(file->path, "read", errno);
+    if (got < 0) return ull__fail_io(file->path, "read");
     if (got == 0) return refuse(file->path, "the file has become shorter while it was read");
     target += got;
     offset += (uint64_t)got;
@@ -50,8 +45,8 @@ static ull_status read_at(const ull__safetensors *file, uint64_t offset, uint64_
 static ull_status open_regular(ull__safetensors *file) {
   struct stat about;
   file->descriptor = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file->descriptor < 0) return fail_io(file->path, "open", errno);
-  if (fstat(file->descriptor, &about) != 0) return fail_io(file->path, "inspect", errno);
+  if (file->descriptor < 0) return ull__fail_io(file->path, "open");
+  if (fstat(file->descriptor, &about) != 0) return ull__fail_io(file->path, "inspect");
   if (!S_ISREG(about.st_mode)) {
     ull__fail(ULL_ERROR_IO, "%s is not a regular file", file->path);
     return ull__error_holder("%s", file->path);

@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "model/safetensors/safetensors.h"
 
@@ -33,13 +34,6 @@ struct ull__safetensors_writer {
 
 enum { LENGTH_BYTES = 8 };
 
-static ull_status fail_io(const char *path, const char *action) {
-  const int reason = errno;
-  char text[128];
-  ull__fail(ULL_ERROR_IO, "cannot %s %s: %s", action, path, strerror_r(reason, text, sizeof text));
-  return ull__error_holder("%s", path);
-}
-
 static ull_status write_at(ull__safetensors_writer *writer, uint64_t offset, const void *bytes,
                            uint64_t count) {
   const char *source = bytes;
@@ -47,7 +41,7 @@ static ull_status write_at(ull__safetensors_writer *writer, uint64_t offset, con
     const size_t part = count < (UINT64_C(1) << 30) ? (size_t)count : (size_t)1 << 30;
     const ssize_t done = pwrite(writer->descriptor, source, part, (off_t)offset);
     if (done < 0 && errno == EINTR) continue;
-    if (done < 0) return fail_io(writer->beside, "write");
+    if (done < 0) return ull__fail_io(writer->beside, "write");
     source += done;
     offset += (uint64_t)done;
     count -= (uint64_t)done;
@@ -195,8 +189,8 @@ static ull_status start(ull__safetensors_writer *writer, const char *path,
   if (writer->beside == NULL) status = ULL_ERROR_OUT_OF_MEMORY;
   if (status == ULL_OK) {
     writer->descriptor = open(writer->beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    status =
-        writer->descriptor < 0 ? fail_io(writer->beside, "create") : write_header(writer, text);
+    status = writer->descriptor < 0 ? ull__fail_io(writer->beside, "create")
+                                    : write_header(writer, text);
   }
   ull__free(text);
   return status;
@@ -239,36 +233,20 @@ ull_status ull__safetensors_write(ull__safetensors_writer *writer, const char *n
   return ULL_OK;
 }
 
-static ull_status sync_folder_of(const char *path) {
-  const char *slash = strrchr(path, '/');
-  char *folder = slash == NULL ? ull__strdup(".")
-                               : ull__strndup(path, slash == path ? 1 : (size_t)(slash - path));
-  if (folder == NULL) return ULL_ERROR_OUT_OF_MEMORY;
-  const int descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  ull_status status = descriptor < 0 ? fail_io(folder, "open") : ULL_OK;
-  /* Some file systems cannot sync a folder and say so. */
-  if (descriptor >= 0 && fsync(descriptor) != 0 && errno != EINVAL) {
-    status = fail_io(folder, "sync");
-  }
-  if (descriptor >= 0) close(descriptor);
-  ull__free(folder);
-  return status;
-}
-
 static ull_status complete(ull__safetensors_writer *writer) {
   for (uint32_t i = 0; i < writer->count; i++) {
     if (writer->places[i].is_written) continue;
     return ULL__FAIL(ULL_ERROR_INVALID, "%s: tensor %s was not written", writer->path,
                      writer->places[i].name);
   }
-  if (fsync(writer->descriptor) != 0) return fail_io(writer->beside, "sync");
+  if (fsync(writer->descriptor) != 0) return ull__fail_io(writer->beside, "sync");
   const int descriptor = writer->descriptor;
   writer->descriptor = -1;
-  if (close(descriptor) != 0) return fail_io(writer->beside, "close");
-  if (rename(writer->beside, writer->path) != 0) return fail_io(writer->path, "replace");
+  if (close(descriptor) != 0) return ull__fail_io(writer->beside, "close");
+  if (rename(writer->beside, writer->path) != 0) return ull__fail_io(writer->path, "replace");
   ull__free(writer->beside);
   writer->beside = NULL;
-  return sync_folder_of(writer->path);
+  return ull__sync_folder_of(writer->path);
 }
 
 ull_status ull__safetensors_finish(ull__safetensors_writer *writer) {
