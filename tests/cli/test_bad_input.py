@@ -91,8 +91,8 @@ class BadInput(unittest.TestCase):
     def test_flags_of_later_versions(self):
         """Refused, never passed over in silence."""
         for words in (["--clip-grad", "1"], ["--load", "plan.json"], ["--resume", "run"],
-                      ["--on-nan", "skip"], ["--checkpoint-every", "5"], ["--on-bad", "skip"],
-                      ["--device", "cuda"], ["--freeze", "fc1.*"]):
+                      ["--on-nan", "skip"], ["--checkpoint-every", "5"], ["--device", "cuda"],
+                      ["--freeze", "fc1.*"]):
             with self.subTest(words=words):
                 result = command.run("plan", "zoo:mlp", *words, "--json")
                 self.assertEqual(result.code, 1, result.stderr)
