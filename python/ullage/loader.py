@@ -59,7 +59,8 @@ class _Stream:
     live in the process that opened it: in a fork's child it is left alone."""
 
     def __init__(self, source, settings):
-        self.handle, self.process, self.loans = None, os.getpid(), 0
+        self.handle, self.process = None, os.getpid()
+        self.loans = set()  # of numbers that are its own: whichever thread lets go of one
         source = _text("source", source)
         texts = [_text(name, f"{name}={value}") for name, value in settings.items()]
         handle = ctypes.c_void_p()
@@ -91,12 +92,12 @@ class _Loan:
 
     def __init__(self, stream, batch):
         self.stream, self.batch = stream, batch
-        stream.loans += 1
+        stream.loans.add(id(self))
 
     def __del__(self):
-        self.stream.loans -= 1
         if self.stream.is_here():
             library().ull_loader_release(self.stream.loader, self.batch)
+        self.stream.loans.discard(id(self))
 
 
 class Batch(tuple):
@@ -281,7 +282,7 @@ class DataLoader:
         loan = _Loan(stream, batch)
         fields = batch.contents
         count = range(fields.array_count)
-        copies = self._copy or stream.loans >= self._slots
+        copies = self._copy or len(stream.loans) >= self._slots
         arrays = [self._wrap(fields.arrays[i], loan, copies) for i in count]
         return _describe(batch, fields, arrays, [fields.arrays[i].name.decode() for i in count])
 
