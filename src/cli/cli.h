@@ -31,6 +31,9 @@ int cli_fail(const command *c, const char *more);
 /* The same for a failure of the command's own, and what to do about it. */
 int cli_error(const command *c, ull_status status, const char *message, const char *change);
 
+/* Prints a text that may hold names of files: what would move a terminal's cursor becomes '?'. */
+void cli_put(FILE *out, const char *before, const char *text, const char *behind);
+
 /* Opens a file that a flag names. Standard output, by whatever name, is taken as it is, and
  * c->report becomes standard error. NULL with the failure told and its exit code in *code. */
 FILE *cli_create(command *c, const char *path, int *code);

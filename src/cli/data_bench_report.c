@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/cli.h"
 #include "cli/data_text.h"
 #include "ullage/status.h"
 
@@ -49,9 +50,11 @@ static void print_bad(FILE *out, const bench_run *run) {
   if (bad == 0) return;
   fprintf(out, "bad       %llu samples: %llu replaced, %llu left out\n", (unsigned long long)bad,
           (unsigned long long)run->counts.replaced, (unsigned long long)run->counts.skipped);
-  for (size_t i = 0; i < run->bad_count && i < 10; i++)
-    fprintf(out, "          %s: %s%s%s\n", run->bad[i].path, ull_verdict_name(run->bad[i].verdict),
+  for (size_t i = 0; i < run->bad_count && i < 10; i++) {
+    cli_put(out, "          ", run->bad[i].path, ": ");
+    fprintf(out, "%s%s%s\n", ull_verdict_name(run->bad[i].verdict),
             run->bad[i].reason[0] ? ": " : "", run->bad[i].reason);
+  }
   if (run->bad_count > 10) fprintf(out, "          … %zu more files\n", run->bad_count - 10);
 }
 

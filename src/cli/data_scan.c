@@ -76,7 +76,8 @@ static ull_status count_class(scanner *s, int64_t label) {
 static void tell_bad(scanner *s, const ull_scanned *scanned) {
   if (s->bad_told++ >= TOLD_BAD) return;
   live_clear(&s->line);
-  fprintf(s->c->report, "%s: %s%s%s\n", scanned->path, ull_verdict_name(scanned->verdict),
+  cli_put(s->c->report, "", scanned->path, ": ");
+  fprintf(s->c->report, "%s%s%s\n", ull_verdict_name(scanned->verdict),
           scanned->reason[0] ? ": " : "", scanned->reason);
   json_array_append_new(s->bad, json_pack("{s:o, s:s, s:s}", "path", cli_data_text(scanned->path),
                                           "verdict", ull_verdict_name(scanned->verdict), "reason",
@@ -137,9 +138,10 @@ static void print_classes(const scanner *s) {
   }
   fprintf(out, "classes   %llu, of %llu to %llu samples\n", (unsigned long long)s->class_count,
           (unsigned long long)least, (unsigned long long)most);
-  for (uint64_t i = 0; i < s->class_count && i < TOLD_CLASSES; i++)
-    fprintf(out, "          %8llu  %s\n", (unsigned long long)s->classes[i],
-            ull_source_class_name(s->source, i, name, sizeof name));
+  for (uint64_t i = 0; i < s->class_count && i < TOLD_CLASSES; i++) {
+    fprintf(out, "          %8llu", (unsigned long long)s->classes[i]);
+    cli_put(out, "  ", ull_source_class_name(s->source, i, name, sizeof name), "\n");
+  }
   if (s->class_count > TOLD_CLASSES)
     fprintf(out, "          … %llu more\n", (unsigned long long)(s->class_count - TOLD_CLASSES));
 }

@@ -93,7 +93,8 @@ static int parse_and_dispatch(ull_command which, command *c, int argc, char **ar
 
 static void print_warning(void *unused, ull_log_level level, const char *message) {
   (void)unused;
-  fprintf(stderr, "ullage: %s: %s\n", ull_log_level_name(level), message);
+  fprintf(stderr, "ullage: %s", ull_log_level_name(level));
+  cli_put(stderr, ": ", message, "\n");
 }
 
 static int run_command(ull_command which, int argc, char **argv) {

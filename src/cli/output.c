@@ -4,10 +4,19 @@
 
 #include "cli/cli.h"
 
+void cli_put(FILE *out, const char *before, const char *text, const char *behind) {
+  fputs(before, out);
+  for (; *text != '\0'; text++) {
+    unsigned char c = (unsigned char)*text;
+    fputc(c < ' ' || c == 0x7F ? '?' : c, out);
+  }
+  fputs(behind, out);
+}
+
 static void print_words(const ull_error *e) {
-  fprintf(stderr, "ullage: %s\n", e->message);
-  if (e->holder[0]) fprintf(stderr, "  held by: %s\n", e->holder);
-  if (e->change[0]) fprintf(stderr, "  try: %s\n", e->change);
+  cli_put(stderr, "ullage: ", e->message, "\n");
+  if (e->holder[0]) cli_put(stderr, "  held by: ", e->holder, "\n");
+  if (e->change[0]) cli_put(stderr, "  try: ", e->change, "\n");
 }
 
 static uint64_t shortfall(const ull_error *e) {

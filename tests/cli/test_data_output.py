@@ -100,6 +100,16 @@ class DataOutput(unittest.TestCase):
 
     # ---- terminals ----
 
+    def test_names_do_not_move_the_cursor(self):
+        root = self.folder / "odd"
+        pictures.write_folder(root / "train" / "a\033[2J", 1)
+        (root / "train" / "b\rc").mkdir()
+        (root / "train" / "b\rc" / "\033]0;title\007.png").write_bytes(b"")
+        said = "".join(self.data("scan", subject=root)[1].decode()) + self.data("bench", subject=root)[2]
+        self.assertIn("b?c/?]0;title?.png: empty", said)
+        for letter in "\033\007\r":
+            self.assertNotIn(letter, said)
+
     def on_terminal(self, columns, term, *arguments):
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
