@@ -121,9 +121,9 @@ ull_source_options ull_source_options_default(void);
  * `tar:PATTERN`: shards in the manner of WebDataset, plain or packed (gzip, zstd): `image`, `mask`
  * and others by the names of their fields, `label` int64. `csv:FILE`, `tsv:FILE`: a list of
  * pictures (`image`, `mask` or `label` int64), or a table (`features` float32 [n], `categories`
- * int64 [m], `label` int64 or `target` float32); `parquet:PATTERN`: the same from Parquet, where
- * its module is. `cifar:DIR`: `image` [3, 32, 32] uint8 and `label` uint8. `text:FILE`,
- * `tokens:FILE`: int64 [N] `input_ids`, `target`, `positions`, `documents`.
+ * int64 [m], `label` int64 or `target` float32); `parquet:PATTERN`: the same from Parquet, or
+ * pictures that it holds, where its module is. `cifar:DIR`: `image` [3, 32, 32] uint8 and `label`
+ * uint8. `text:FILE`, `tokens:FILE`: int64 [N] `input_ids`, `target`, `positions`, `documents`.
  * Options follow behind a question mark: "csv:FILE?target=clicked&hash=1000".
  *
  * `idx:DIR` (train-* for training, t10k-* for evaluation; plain or .gz; arrays `image` [1, H, W]

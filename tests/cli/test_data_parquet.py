@@ -9,6 +9,7 @@ import os
 import pathlib
 import random
 import sys
+import tarfile
 import time
 import unittest
 
@@ -178,6 +179,53 @@ class Parquet(unittest.TestCase):
                  for scheme in ("csv", "parquet")]
         self.assertEqual(found[0], found[1])
         self.assertEqual({line["path"] for line in found[0]}, {f"{self.root}/{name}" for name in columns["path"]})
+
+    def write_pictures(self, folder):
+        """Pictures in three classes as files, and in Parquet as data sets keep them; returns their bytes."""
+        files = [pictures.make_png(20 + i % 7, 30 - i % 5, i) for i in range(60)]
+        labels = [i * 3 // 60 for i in range(60)]
+        for i, content in enumerate(files):
+            place = folder / "tree" / "abc"[labels[i]] / f"{i:02d}.png"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+        kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+        image = pa.array([{"bytes": content, "path": f"{i}.png"} for i, content in enumerate(files)], kind)
+        table = pa.table({"path": [f"x{i}.png" for i in range(60)], "image": image, "label": labels,
+                          "caption": ["a, b"] * 60, "boxes": [[1]] * 60})
+        for part, begin in enumerate((0, 25)):
+            pq.write_table(table.slice(begin, 25 if part == 0 else 35), folder / f"train-{part}.parquet", row_group_size=10)
+        return files, table
+
+    def test_pictures_inside(self):
+        folder = self.root / "inside"
+        folder.mkdir()
+        files, table = self.write_pictures(folder)
+        source, arguments = f"parquet:{folder}/train-*.parquet", ("--size", 24, "--mode", "train", "--augment", "flip")
+        self.assertEqual(self.stream(source, *arguments), self.stream(str(folder / "tree"), *arguments))
+        names = pa.array("abc"[label.as_py()] for label in table["label"])
+        renamed = table.set_column(2, "kind", names).rename_columns(["path", "img", "kind", "caption", "boxes"])
+        pq.write_table(renamed, folder / "named.parquet")
+        self.assertEqual(self.stream(f"parquet:{folder}/named.parquet?image=img&label=kind", *arguments),
+                         self.stream(str(folder / "tree"), *arguments))
+        lines = self.lines(f"parquet:{folder}/named.parquet?label=kind", *arguments)
+        self.assertEqual({line["path"] for line in lines}, {f"{folder}/named.parquet:{i + 1}" for i in range(60)})
+        packed = folder / "packed"
+        result = command.run("data", "pack", source, "--out", packed, env=self.environment())
+        self.assertEqual(result.code, 0, result.stderr)
+        with tarfile.open(packed / "train-000000.tar") as shard:
+            inside = [shard.extractfile(member).read() for member in shard if member.name.endswith(".png")]
+        self.assertEqual(inside, files)
+
+    def test_pictures_that_are_none(self):
+        kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+        good = pictures.make_png(24, 24, 1)
+        image = pa.array([{"bytes": b"no picture"}, None, {"bytes": good}, {"bytes": good[:60]}, {"path": "x.png"}], kind)
+        path = self.root / "bad.parquet"
+        pq.write_table(pa.table({"image": image, "label": [0, 1, 2, 3, 4]}), path)
+        result = command.run_json("data", "bench", f"parquet:{path}", "--size", 24, "--epochs", 1, "--batch-size", 1,
+                                  "--on-bad", "skip", env=self.environment())
+        self.assertEqual(sorted(bad["path"] for bad in result["bad"]), [f"{path}:{row}" for row in (1, 2, 4, 5)])
+        self.assertEqual(result["verdicts"]["ok"], 1)
 
     def test_rows_are_named(self):
         path = self.root / "rows.parquet"

@@ -1,5 +1,6 @@
-/* The first section of the kept file has the rows, without a heading; the second the names of the
- * columns, then those of columns that were left out. Numbers count both.
+/* The second section of the kept file begins with the names of the columns, then those of columns
+ * that were left out. The rows, without a heading, are the first section, or follow the names where
+ * the first has pictures.
  *
  * A field is quoted where it has to be. A row of one empty field is `""`, since an empty line is no
  * row. */
@@ -18,9 +19,11 @@
 #include "data/parquet/reader.h"
 #include "data/text/kept_file.h"
 
-enum { ROWS, NAMES, VERSION = 1 };
+enum { BULK, NAMES, VERSION = 2 };
 
-enum { COLUMNS, LEFT_OUT };
+/* The file's numbers. PICTURE: of the first column of pictures from 1, among those that are read.
+ */
+enum { COLUMNS, LEFT_OUT, NAME_BYTES, PICTURE };
 
 typedef struct writing {
   const ull__parquet_parts *parts;
@@ -29,6 +32,8 @@ typedef struct writing {
   ull__column *columns;
   int64_t column_count;
   uint64_t read_count; /* of columns that are not left out */
+  int rows;            /* their section */
+  uint64_t picture_bytes;
   ull__value value;
 } writing;
 
@@ -54,12 +59,14 @@ static const char *name_of(const struct ArrowSchema *schema, int64_t column) {
 }
 
 static ull_status write_names(writing *w, const struct ArrowSchema *schema, bool left_out,
-                              uint64_t *count) {
+                              uint64_t numbers[ULL__KEPT_NUMBERS]) {
   for (int64_t i = 0; i < w->column_count; i++) {
     if ((w->columns[i].kind == ULL__COLUMN_UNREAD) != left_out) continue;
     const char *name = name_of(schema, i);
     ULL__TRY(ull__kept_write(w->writer, NAMES, name, strlen(name) + 1));
-    ++*count;
+    numbers[left_out ? LEFT_OUT : COLUMNS]++;
+    numbers[NAME_BYTES] += strlen(name) + 1;
+    if (w->columns[i].is_picture && numbers[PICTURE] == 0) numbers[PICTURE] = numbers[COLUMNS];
   }
   return ULL_OK;
 }
@@ -83,6 +90,7 @@ static ull_status begin_columns(writing *w, const ull__parquet_reader *reader) {
   for (int64_t i = 0; i < w->column_count; i++) {
     w->columns[i] = ull__column_of(schema->children[i]);
     w->read_count += w->columns[i].kind != ULL__COLUMN_UNREAD;
+    if (w->columns[i].is_picture) w->rows = NAMES;
     ULL__TRY(add_name(w, name_of(schema, i)));
   }
   return w->read_count > 0 ? ULL_OK : nothing_to_read(reader);
@@ -94,10 +102,11 @@ static ull_status follow_columns(writing *w, const ull__parquet_reader *reader) 
   bool same = schema->n_children == w->column_count;
   const char *name = w->names.items;
   for (int64_t i = 0; same && i < w->column_count; i++, name += strlen(name) + 1) {
-    bool was_left_out = w->columns[i].kind == ULL__COLUMN_UNREAD;
+    ull__column before = w->columns[i];
     w->columns[i] = ull__column_of(schema->children[i]);
     same = strcmp(name, name_of(schema, i)) == 0 &&
-           (w->columns[i].kind == ULL__COLUMN_UNREAD) == was_left_out;
+           (w->columns[i].kind == ULL__COLUMN_UNREAD) == (before.kind == ULL__COLUMN_UNREAD) &&
+           w->columns[i].is_picture == before.is_picture;
   }
   if (same) return ULL_OK;
   ULL__FAIL(ULL_ERROR_DATA, "%s: has other columns than %s", reader->file.path,
@@ -117,17 +126,26 @@ static bool needs_quotes(const writing *w, const char *text, size_t bytes) {
 }
 
 static ull_status write_field(writing *w, const char *text, size_t bytes) {
-  if (!needs_quotes(w, text, bytes)) return ull__kept_write(w->writer, ROWS, text, bytes);
-  ULL__TRY(ull__kept_write(w->writer, ROWS, "\"", 1));
+  if (!needs_quotes(w, text, bytes)) return ull__kept_write(w->writer, w->rows, text, bytes);
+  ULL__TRY(ull__kept_write(w->writer, w->rows, "\"", 1));
   while (bytes > 0) {
     const char *quote = memchr(text, '"', bytes);
     size_t count = quote != NULL ? (size_t)(quote + 1 - text) : bytes;
-    ULL__TRY(ull__kept_write(w->writer, ROWS, text, count));
-    if (quote != NULL) ULL__TRY(ull__kept_write(w->writer, ROWS, "\"", 1));
+    ULL__TRY(ull__kept_write(w->writer, w->rows, text, count));
+    if (quote != NULL) ULL__TRY(ull__kept_write(w->writer, w->rows, "\"", 1));
     text += count;
     bytes -= count;
   }
-  return ull__kept_write(w->writer, ROWS, "\"", 1);
+  return ull__kept_write(w->writer, w->rows, "\"", 1);
+}
+
+static ull_status write_picture(writing *w, const char *bytes, size_t count) {
+  char place[64];
+  if (count == 0) return write_field(w, bytes, 0);
+  int used = snprintf(place, sizeof place, "@%" PRIu64 ":%zu", w->picture_bytes, count);
+  w->picture_bytes += count;
+  ULL__TRY(ull__kept_write(w->writer, BULK, bytes, count));
+  return write_field(w, place, (size_t)used);
 }
 
 static ull_status points_outside(const ull__parquet_reader *reader, int64_t column, int64_t row) {
@@ -143,8 +161,10 @@ static ull_status write_row(writing *w, const ull__parquet_reader *reader, int64
     ull__value *value = &w->value;
     if (!ull__column_value(&w->columns[i], reader->batch.children[i], row, reader->module, value))
       return points_outside(reader, i, row);
-    ULL__TRY(write_field(w, value->text, value->is_missing ? 0 : value->bytes));
-    ULL__TRY(ull__kept_write(w->writer, ROWS, ++written < w->read_count ? "," : "\n", 1));
+    size_t bytes = value->is_missing ? 0 : value->bytes;
+    ULL__TRY(w->columns[i].is_picture ? write_picture(w, value->text, bytes)
+                                      : write_field(w, value->text, bytes));
+    ULL__TRY(ull__kept_write(w->writer, w->rows, ++written < w->read_count ? "," : "\n", 1));
   }
   return ULL_OK;
 }
@@ -165,8 +185,8 @@ static ull_status write_part(writing *w, size_t part, uint64_t numbers[ULL__KEPT
   ULL__TRY(ull__parquet_open(w->parts->paths.items[part], reader));
   ULL__TRY(part == 0 ? begin_columns(w, reader) : follow_columns(w, reader));
   if (part == 0) {
-    ULL__TRY(write_names(w, &reader->schema, false, &numbers[COLUMNS]));
-    ULL__TRY(write_names(w, &reader->schema, true, &numbers[LEFT_OUT]));
+    ULL__TRY(write_names(w, &reader->schema, false, numbers));
+    ULL__TRY(write_names(w, &reader->schema, true, numbers));
   }
   for (;;) {
     bool more;
@@ -192,7 +212,7 @@ static ull_status write_parts(void *context, ull__kept_writer *writer,
 /* ---- the sheet ---- */
 
 static ull_status take_names(const ull__kept *kept, ull__sheet *sheet) {
-  uint64_t bytes = kept->header.sections[NAMES].bytes;
+  uint64_t bytes = kept->header.numbers[NAME_BYTES];
   uint64_t columns = kept->header.numbers[COLUMNS], left_out = kept->header.numbers[LEFT_OUT];
   char *names = ull__alloc(bytes + 1, 1);
   if (names == NULL) return ull_error_last()->status;
@@ -228,9 +248,17 @@ static ull_status take_over(ull__kept *kept, const ull__parquet_parts *parts, co
   sheet->file = (ull__data_file){
       .path = path, .descriptor = kept->file.descriptor, .bytes = kept->file.bytes};
   kept->file.descriptor = -1;
+  const ull__kept_header *header = &kept->header;
+  bool has_pictures = header->numbers[PICTURE] > 0;
+  int rows = has_pictures ? NAMES : BULK;
+  uint64_t before = has_pictures ? header->numbers[NAME_BYTES] : 0;
   sheet->content = (ull__content){.file = &sheet->file,
-                                  .offset = kept->header.sections[ROWS].offset,
-                                  .bytes = kept->header.sections[ROWS].bytes};
+                                  .offset = header->sections[rows].offset + before,
+                                  .bytes = header->sections[rows].bytes - before};
+  if (has_pictures) sheet->picture_column = (int)header->numbers[PICTURE] - 1;
+  sheet->pictures = (ull__content){.file = &sheet->file,
+                                   .offset = header->sections[BULK].offset,
+                                   .bytes = has_pictures ? header->sections[BULK].bytes : 0};
   sheet->stamp = parts->stamp;
   sheet->separator = ',';
   sheet->has_heading = sheet->has_rows = true;
@@ -266,7 +294,7 @@ static ull_status open_parts(const ull__parquet_parts *parts, const char *patter
 
 ull_status ull__parquet_sheet_open(const ull__source_text *text, ull__sheet *sheet) {
   ull__parquet_parts parts;
-  *sheet = (ull__sheet){.file.descriptor = -1};
+  *sheet = (ull__sheet){.file.descriptor = -1, .picture_column = ULL__SHEET_NONE};
   ull_status status = ull__parquet_parts_find(text->path, &parts);
   if (status == ULL_OK) status = open_parts(&parts, text->path, sheet);
   ull__parquet_parts_free(&parts);

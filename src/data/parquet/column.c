@@ -72,7 +72,22 @@ static ull__column of_format(const char *format) {
   return with_parameters(format);
 }
 
+/* Files as Hugging Face's data sets have them: struct<bytes: binary, path: string>. */
+static ull__column of_struct(const struct ArrowSchema *schema) {
+  for (int64_t i = 0; i < schema->n_children; i++) {
+    const struct ArrowSchema *child = schema->children[i];
+    bool is_bytes = strcmp(child->format, "z") == 0 || strcmp(child->format, "Z") == 0;
+    if (!is_bytes || child->name == NULL || strcmp(child->name, "bytes") != 0) continue;
+    ull__column column = of_format(child->format);
+    column.is_picture = true;
+    column.child = i;
+    return column;
+  }
+  return (ull__column){.kind = ULL__COLUMN_UNREAD};
+}
+
 ull__column ull__column_of(const struct ArrowSchema *schema) {
+  if (strcmp(schema->format, "+s") == 0) return of_struct(schema);
   ull__column column = of_format(schema->format);
   if (schema->n_children > 0) column.kind = ULL__COLUMN_UNREAD;
   if (schema->dictionary == NULL) return column;
@@ -101,6 +116,10 @@ static bool has_buffers(ull__column_kind kind, const struct ArrowArray *array) {
 }
 
 bool ull__column_fits(const ull__column *column, const struct ArrowArray *array) {
+  if (column->is_picture)
+    return array->offset >= 0 && column->child < array->n_children &&
+           array->children[column->child]->length >= array->offset + array->length &&
+           has_buffers(column->kind, array->children[column->child]);
   if (!column->is_indexed) return has_buffers(column->kind, array);
   return has_buffers(column->index_kind, array) && array->dictionary != NULL &&
          has_buffers(column->kind, array->dictionary);
@@ -211,6 +230,12 @@ bool ull__column_value(const ull__column *column, const struct ArrowArray *array
   value->is_missing = is_missing(array, row);
   value->bytes = 0;
   if (value->is_missing) return true;
+  if (column->is_picture) {
+    row += array->offset;
+    array = array->children[column->child];
+    value->is_missing = is_missing(array, row);
+    return value->is_missing || find_value(column, array, row, module, value);
+  }
   if (!column->is_indexed) return find_value(column, array, row, module, value);
   __int128 index =
       whole_at(array->buffers[1], column->index_kind, column->index_width, array->offset + row);

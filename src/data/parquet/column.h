@@ -22,6 +22,9 @@ typedef enum ull__column_kind {
 
 typedef struct ull__column {
   ull__column_kind kind;
+  bool
+      is_picture; /* a struct whose child number `child` has the bytes of files: ULL__COLUMN_TEXT */
+  int64_t child;
   int64_t width;   /* of an element, in bytes */
   int64_t divisor; /* of a whole number, before anything else */
   int decimals;    /* of a whole number: digits behind its point */

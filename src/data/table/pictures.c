@@ -1,7 +1,8 @@
 /* Samples are the rows, in their order. Labels that are whole numbers are taken as they are; where
  * one is not, all are names, and the names sorted by bytes give the numbers.
  *
- * Paths are relative to the sheet's folder, which stays open. */
+ * Paths are relative to the sheet's folder, which stays open. Of a sheet that came with pictures,
+ * "@OFFSET:BYTES" is one of these. */
 #include "data/table/pictures.h"
 
 #include <errno.h>
@@ -31,6 +32,8 @@ typedef struct pictures {
   int folder;
   char *folder_path; /* for messages; "" for the working directory */
   bool has_mask, has_label;
+  ull__data_file file;    /* of pictures that came with the sheet; else not open */
+  ull__content delivered; /* and where in it they are */
   ull__index index;
 } pictures;
 
@@ -55,6 +58,7 @@ ull_status ull__picture_columns_find(const ull__sheet *sheet, const ull__source_
   ULL__TRY(ull__sheet_option(sheet, text, "image", &columns->image));
   ULL__TRY(ull__sheet_option(sheet, text, "mask", &columns->mask));
   ULL__TRY(ull__sheet_option(sheet, text, "label", &columns->label));
+  if (columns->image == ULL__SHEET_NONE) columns->image = sheet->picture_column;
   if (sheet->has_heading) {
     if (columns->image == ULL__SHEET_NONE) columns->image = find_any(sheet, images);
     if (columns->mask == ULL__SHEET_NONE) columns->mask = find_any(sheet, masks);
@@ -218,6 +222,19 @@ static ull_status open_folder(pictures *pictures, const char *sheet_path) {
   return ull__error_holder("%s", sheet_path);
 }
 
+static ull_status take_delivered(pictures *pictures, const ull__sheet *sheet) {
+  if (sheet->picture_column == ULL__SHEET_NONE) return ULL_OK;
+  pictures->file = (ull__data_file){
+      .path = ull__strdup(sheet->file.path), .descriptor = -1, .bytes = sheet->file.bytes};
+  if (pictures->file.path == NULL) return ull_error_last()->status;
+  pictures->file.descriptor = fcntl(sheet->file.descriptor, F_DUPFD_CLOEXEC, 3);
+  if (pictures->file.descriptor < 0)
+    return ULL__FAIL(ULL_ERROR_OUT_OF_MEMORY, "%s: too many files are open", sheet->file.path);
+  pictures->delivered = sheet->pictures;
+  pictures->delivered.file = &pictures->file;
+  return ULL_OK;
+}
+
 static ull_status describe(ull_source *source) {
   const pictures *pictures = source->state;
   const ull__index_header *header = &pictures->index.header;
@@ -244,6 +261,7 @@ ull_status ull__pictures_open(ull_source *source, const ull_source_options *opti
   pictures->has_mask = columns->mask != ULL__SHEET_NONE;
   pictures->has_label = columns->label != ULL__SHEET_NONE;
   ULL__TRY(open_folder(pictures, sheet->file.path));
+  ULL__TRY(take_delivered(pictures, sheet));
   bool found = ull__index_find(place, VERSION, &pictures->index);
   if (!found || memcmp(pictures->index.header.numbers, &sheet->stamp, sizeof sheet->stamp) != 0) {
     ull__index_close(&pictures->index);
@@ -256,6 +274,7 @@ ull_status ull__pictures_open(ull_source *source, const ull_source_options *opti
 static void close_pictures(ull_source *source) {
   pictures *pictures = source->state;
   ull__index_close(&pictures->index);
+  ull__data_file_close(&pictures->file);
   if (pictures->folder >= 0) close(pictures->folder);
   ull__free(pictures->folder_path);
   ull__free(pictures);
@@ -284,6 +303,26 @@ static void full_path(const pictures *pictures, const char *path, char *buffer, 
   snprintf(buffer, bytes, "%s%s%s", beside ? pictures->folder_path : "", beside ? "/" : "", path);
 }
 
+/* Whether the text is the place of a picture that came with the sheet. */
+static bool find_delivered(const pictures *pictures, const char *text, ull__record *record) {
+  char *end;
+  if (pictures->file.path == NULL || text[0] != '@') return false;
+  uint64_t offset = strtoull(text + 1, &end, 10);
+  if (*end != ':') return false;
+  uint64_t bytes = strtoull(end + 1, &end, 10);
+  if (*end != '\0' || offset > pictures->delivered.bytes ||
+      bytes > pictures->delivered.bytes - offset)
+    return false;
+  record->descriptor = pictures->file.descriptor;
+  record->offset = pictures->delivered.offset + offset;
+  record->bytes = bytes;
+  return true;
+}
+
+static void name_row(const pictures *pictures, uint64_t stored, char *buffer, size_t bytes) {
+  snprintf(buffer, bytes, "%s:%" PRIu64, pictures->file.path, stored + 1);
+}
+
 static ull_status open_record(const ull_source *source, uint64_t stored, size_t array,
                               ull__record *record) {
   const pictures *pictures = source->state;
@@ -291,13 +330,19 @@ static ull_status open_record(const ull_source *source, uint64_t stored, size_t 
   *record = (ull__record){.descriptor = -1};
   snprintf(record->path, sizeof record->path, "%s: row %" PRIu64, source->text, stored + 1);
   ULL__TRY(locate(source, stored, array, path, sizeof path));
+  if (find_delivered(pictures, path, record)) {
+    name_row(pictures, stored, record->path, sizeof record->path);
+    return ULL_OK;
+  }
   full_path(pictures, path, record->path, sizeof record->path);
   return ull__record_open_file(record, pictures->folder, path);
 }
 
 static void name_sample(const ull_source *source, uint64_t stored, char *buffer, size_t bytes) {
   char path[ULL__CSV_FIELD + 1];
-  if (locate(source, stored, 0, path, sizeof path) == ULL_OK)
+  if (((const pictures *)source->state)->file.path != NULL)
+    name_row(source->state, stored, buffer, bytes);
+  else if (locate(source, stored, 0, path, sizeof path) == ULL_OK)
     full_path(source->state, path, buffer, bytes);
 }
 

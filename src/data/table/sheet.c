@@ -202,7 +202,7 @@ static ull_status read_heading(const ull__source_text *text, uint64_t begin, ull
 }
 
 ull_status ull__sheet_open(const char *scheme, const ull__source_text *text, ull__sheet *sheet) {
-  *sheet = (ull__sheet){.file.descriptor = -1};
+  *sheet = (ull__sheet){.file.descriptor = -1, .picture_column = ULL__SHEET_NONE};
   sheet->names = ull__alloc(ULL__SHEET_COLUMNS, sizeof *sheet->names);
   if (sheet->names == NULL) return ull_error_last()->status;
   ULL__TRY(ull__data_file_open(text->path, &sheet->file));

@@ -18,6 +18,8 @@ typedef struct ull__sheet {
   uint64_t first_offset, first_line; /* of the first row of values */
   int column_count;
   char **names;          /* of columns: from the heading, or "1", "2", ... */
+  int picture_column;    /* the first that holds pictures themselves; or ULL__SHEET_NONE */
+  ull__content pictures; /* where those are, in `file` */
   bool first_is_picture; /* no heading, and the first field of the first row names a picture */
 } ull__sheet;
 
