@@ -90,6 +90,14 @@ static void options_of_tables(void **state) {
   assert_string_equal(ull_source_class_name(source, 1, (char[16]){0}, 16), "y");
   assert_int_equal(label_of(source, 1), 1);
   ull_source_close(source);
+  put_file(root, "s.csv", " a , b, label \n 1 , 2, 0 \n3 ,4 , 1\n");
+  source = open_or_fail(at_root("csv:", "s.csv"), ULL_SPLIT_TRAIN);
+  assert_int_equal(label_of(source, 1), 1);
+  expect_floats(source, 0, "features", (const float[]){1, 2}, 2);
+  ull_source_close(source);
+  put_file(root, "r.csv", "a,b,label\r1,2,0\r3,4,1\r");
+  assert_int_equal(open_status(at_root("csv:", "r.csv"), ULL_SPLIT_TRAIN), ULL_ERROR_UNSUPPORTED);
+  assert_non_null(strstr(ull_error_last()->message, "r.csv: its lines end in CR alone"));
   put_file(root, "n.csv", "5,1.5\n6,2.5\n");
   source = open_or_fail(at_root("csv:", "n.csv"), ULL_SPLIT_TRAIN);
   assert_int_equal(ull_source_sample_count(source), 2);

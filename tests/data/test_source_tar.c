@@ -78,7 +78,7 @@ static void fields_of_samples(void **state) {
     snprintf(name, sizeof name, "d/%d.txt", i);
     append_text(&tar, name, "caption");
   }
-  append_text(&tar, "d/9.png", "lacks the rest");
+  append_text(&tar, "d/__9.png", "lacks the rest");
   append_end(&tar);
   put_buffer(root, "a.tar", &tar);
   ull_source *source = open_or_fail(at_root("tar:", "a.tar"), ULL_SPLIT_TRAIN);
@@ -101,10 +101,33 @@ static void fields_of_samples(void **state) {
   assert_int_equal(ull_source_range(source, 4, &least, &most), ULL_OK);
   assert_true(least == 40 && most == 43);
   assert_non_null(strstr(warnings(), "1 samples are left out: they lack a field that most have "
-                                     "(the first: d/9)"));
+                                     "(the first: d/__9)"));
   ull_source_close(source);
   free_buffer(&tar);
   free_buffer(&npy);
+}
+
+/* Their samples lack a field; what stands behind them is read. */
+static void links_and_sparse_files_are_left_out(void **state) {
+  (void)state;
+  static const char make[] =
+      "cd '%s' && rm -rf s && mkdir s && cd s && for i in 0 1 2 3 4; do echo $i > $i.cls; printf "
+      "%%s $i > $i.png; done && for i in 0 1 2 3 4 5 6 7; do dd if=/dev/zero of=0.png bs=4096 "
+      "seek=$((16 * i)) count=1 conv=notrunc status=none; printf x | dd of=0.png bs=1 "
+      "seek=$((65536 * i)) conv=notrunc status=none; done && ln -f 4.png 1.png && tar -S "
+      "--format=%s -cf ../s.tar 0.png 0.cls 2.png 2.cls 3.png 3.cls 4.png 4.cls 1.png 1.cls";
+  static const char *const formats[] = {"gnu", "oldgnu", "posix"};
+  char command[1024];
+  for (size_t f = 0; f < 3; f++) {
+    snprintf(command, sizeof command, make, root, formats[f]);
+    assert_int_equal(system(command), 0);
+    ull_source *source = open_or_fail(at_root("tar:", "s.tar"), ULL_SPLIT_TRAIN);
+    assert_int_equal(ull_source_sample_count(source), 3);
+    for (uint64_t i = 0; i < 3; i++) assert_int_equal(label_of(source, i), 2 + (int64_t)i);
+    assert_non_null(strstr(warnings(), "2 samples are left out: they lack a field that most have "
+                                       "(the first: 0)"));
+    ull_source_close(source);
+  }
 }
 
 static void members_apart_find_each_other(void **state) {
@@ -282,6 +305,9 @@ static void refusals_name_what_there_is(void **state) {
   free_buffer(&tar);
   put_file(root, "b.tar", "this is no archive, whatever its name says, and not even long");
   assert_int_equal(open_status(at_root("tar:", "b.tar"), ULL_SPLIT_TRAIN), ULL_ERROR_DATA);
+  put_file(root, "c.tar", "BZh91AY&SY and so on");
+  assert_int_equal(open_status(at_root("tar:", "c.tar"), ULL_SPLIT_TRAIN), ULL_ERROR_UNSUPPORTED);
+  assert_non_null(strstr(ull_error_last()->message, "c.tar: is packed by bzip2"));
   assert_int_equal(open_status("tar:?window=1MiB", ULL_SPLIT_TRAIN), ULL_ERROR_USAGE);
 }
 
@@ -290,6 +316,7 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_root, remove_root)
       TEST(system_tars_equal_the_folder),
       TEST(fields_of_samples),
+      TEST(links_and_sparse_files_are_left_out),
       TEST(members_apart_find_each_other),
       TEST(patterns_name_shards),
       TEST(cut_at_every_block),

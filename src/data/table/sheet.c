@@ -73,6 +73,25 @@ typedef struct first_row {
   bool numbers, pictures, empties;
 } first_row;
 
+static bool has_lone_return(const ull__csv_field *field) {
+  for (size_t i = 0; i + 1 < field->bytes; i++) {
+    if (field->text[i] == '\r' && field->text[i + 1] != '\n') return true;
+  }
+  return false;
+}
+
+static bool is_blank(char letter) {
+  return letter == ' ' || letter == '\t';
+}
+
+static char *trimmed(const ull__csv_field *field) {
+  const char *text = field->text;
+  size_t bytes = field->bytes;
+  while (bytes > 0 && is_blank(text[bytes - 1])) bytes--;
+  for (; bytes > 0 && is_blank(text[0]); bytes--) text++;
+  return ull__strndup(text, bytes);
+}
+
 static ull_status take_name(void *context, const ull__csv_field *field) {
   first_row *row = context;
   ull__sheet *sheet = row->sheet;
@@ -81,7 +100,12 @@ static ull_status take_name(void *context, const ull__csv_field *field) {
     return ULL__FAIL(ULL_ERROR_UNSUPPORTED, "%s: has more than %d columns", sheet->file.path,
                      ULL__SHEET_COLUMNS);
   }
-  char *name = ull__strndup(field->text, field->bytes);
+  if (has_lone_return(field)) {
+    ULL__FAIL(ULL_ERROR_UNSUPPORTED, "%s: its lines end in CR alone", sheet->file.path);
+    ull__error_holder("%s", sheet->file.path);
+    return ull__error_change("convert it to line ends of LF");
+  }
+  char *name = trimmed(field);
   if (name == NULL) return ull_error_last()->status;
   sheet->names[sheet->column_count++] = name;
   row->numbers |= ull__parse_number(field->text, field->bytes, &value);

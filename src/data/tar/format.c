@@ -21,6 +21,8 @@ enum {
   MAGIC_AT = 257,
   PREFIX_AT = 345,
   PREFIX_BYTES = 155,
+  SPARSE_AT = 482,      /* of a header: whether the map goes on */
+  SPARSE_MORE_AT = 504, /* of a block of the map */
 };
 
 void ull__tar_begin(ull__tar_reader *reader, ull__tar_read read, void *context) {
@@ -94,6 +96,18 @@ static ull_status stop(ull__tar_reader *reader, ull__tar_end end, bool *found) {
   return ULL_OK;
 }
 
+static bool is_word(const char *text, size_t bytes, const char *word) {
+  return bytes == strlen(word) && memcmp(text, word, bytes) == 0;
+}
+
+static bool take_name_value(ull__tar_reader *reader, const char *value, size_t bytes) {
+  if (bytes >= sizeof reader->long_name || memchr(value, '\0', bytes)) return false;
+  memcpy(reader->long_name, value, bytes);
+  reader->long_name[bytes] = '\0';
+  reader->has_long_name = true;
+  return true;
+}
+
 /* One pax record, "LENGTH NAME=VALUE\n"; false where it makes no sense. */
 static bool take_record(ull__tar_reader *reader, const char *record, size_t bytes) {
   const char *name = memchr(record, ' ', bytes);
@@ -104,18 +118,21 @@ static bool take_record(ull__tar_reader *reader, const char *record, size_t byte
   if (value == NULL) return false;
   size_t name_bytes = (size_t)(value - name), value_bytes = left - name_bytes - 1;
   value++;
-  if (name_bytes == 4 && memcmp(name, "path", 4) == 0) {
-    if (value_bytes >= sizeof reader->long_name || memchr(value, '\0', value_bytes)) return false;
-    memcpy(reader->long_name, value, value_bytes);
-    reader->long_name[value_bytes] = '\0';
-    reader->has_long_name = true;
-  } else if (name_bytes == 4 && memcmp(name, "size", 4) == 0) {
+  if (is_word(name, name_bytes, "path"))
+    return reader->is_sparse || take_name_value(reader, value, value_bytes);
+  if (is_word(name, name_bytes, "GNU.sparse.name")) {
+    reader->is_sparse = true;
+    return take_name_value(reader, value, value_bytes);
+  }
+  if (is_word(name, name_bytes, "size")) {
     reader->long_size = 0;
     for (size_t i = 0; i < value_bytes; i++) {
       if (value[i] < '0' || value[i] > '9' || reader->long_size >> 59) return false;
       reader->long_size = reader->long_size * 10 + (uint64_t)(value[i] - '0');
     }
     reader->has_long_size = value_bytes > 0;
+  } else if (name_bytes > 11 && memcmp(name, "GNU.sparse.", 11) == 0) {
+    reader->is_sparse = true;
   }
   return true;
 }
@@ -162,7 +179,8 @@ static ull_status take_extension(ull__tar_reader *reader, const ull__tar_member 
 static void apply_extensions(ull__tar_reader *reader, ull__tar_member *member) {
   if (reader->has_long_name) memcpy(member->name, reader->long_name, sizeof member->name);
   if (reader->has_long_size) member->bytes = reader->long_size;
-  reader->has_long_name = reader->has_long_size = false;
+  member->indirect = reader->is_sparse;
+  reader->has_long_name = reader->has_long_size = reader->is_sparse = false;
 }
 
 static bool is_extension(char kind) {
@@ -178,8 +196,10 @@ static ull_status parse_header(ull__tar_reader *reader, size_t got, ull__tar_mem
   *kind = (char)block[KIND_AT];
   name_from_header(block, member->name);
   member->bytes = bytes;
+  member->indirect = false;
   if (!is_extension(*kind)) apply_extensions(reader, member);
-  member->regular = *kind == '0' || *kind == '\0' || *kind == '7';
+  member->indirect |= *kind == '1' || *kind == '2' || *kind == 'S';
+  member->regular = !member->indirect && (*kind == '0' || *kind == '\0' || *kind == '7');
   /* Links and folders have no content, whatever their size says. */
   if (*kind >= '1' && *kind <= '6') member->bytes = 0;
   if (member->bytes > INT64_MAX / 4 || reader->at > INT64_MAX / 4)
@@ -191,6 +211,20 @@ static ull_status parse_header(ull__tar_reader *reader, size_t got, ull__tar_mem
   reader->at =
       member->offset + (member->bytes + ULL__TAR_BLOCK - 1) / ULL__TAR_BLOCK * ULL__TAR_BLOCK;
   *found = true;
+  return ULL_OK;
+}
+
+/* The map of an old sparse file goes on in blocks between header and content. */
+static ull_status skip_map(ull__tar_reader *reader, ull__tar_member *member) {
+  bool goes_on = reader->first[SPARSE_AT] != 0;
+  while (goes_on) {
+    size_t got;
+    ULL__TRY(reader->read(reader->context, member->offset, reader->first, ULL__TAR_BLOCK, &got));
+    if (got < ULL__TAR_BLOCK) return ULL_OK;
+    goes_on = reader->first[SPARSE_MORE_AT] != 0;
+    member->offset += ULL__TAR_BLOCK;
+    reader->at += ULL__TAR_BLOCK;
+  }
   return ULL_OK;
 }
 
@@ -208,6 +242,7 @@ ull_status ull__tar_next(ull__tar_reader *reader, ull__tar_member *member, bool 
     ULL__TRY(reader->read(reader->context, reader->at, reader->first, sizeof reader->first, &got));
     if (got < ULL__TAR_BLOCK || is_empty(reader->first)) return end_here(reader, got, found);
     ULL__TRY(parse_header(reader, got, member, &kind, found));
+    if (*found && kind == 'S') return skip_map(reader, member);
     if (!*found || !is_extension(kind)) return ULL_OK;
     ULL__TRY(take_extension(reader, member, kind, found));
     if (!*found) return ULL_OK;

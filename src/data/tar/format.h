@@ -36,6 +36,7 @@ typedef struct ull__tar_reader {
   bool has_long_name;
   uint64_t long_size;
   bool has_long_size;
+  bool is_sparse; /* the next member, says an extension; its name goes before "path" */
   uint8_t first[2 * ULL__TAR_BLOCK]; /* header, and the first block of the content behind it */
   char extension[ULL__TAR_EXTENSION];
 } ull__tar_reader;
@@ -43,6 +44,7 @@ typedef struct ull__tar_reader {
 typedef struct ull__tar_member {
   char name[ULL__TAR_NAME];
   bool regular;           /* else a folder, link, device or a kind that nobody knows */
+  bool indirect;          /* a link, or a sparse file: its content is not what lies here */
   uint64_t offset, bytes; /* of the content */
   const uint8_t *begin;   /* the first begin_bytes of the content; until the next call */
   size_t begin_bytes;

@@ -47,7 +47,8 @@ static bool split_name(shard_pass *pass) {
   while (name[0] == '.' && name[1] == '/') name += 2;
   const char *slash = strrchr(name, '/'), *base = slash != NULL ? slash + 1 : name;
   const char *dot = strchr(base, '.');
-  if (dot == NULL || dot == base || dot[1] == '\0' || strncmp(base, "__", 2) == 0) return false;
+  if (dot == NULL || dot == base || dot[1] == '\0') return false;
+  if (dot - base >= 4 && memcmp(base, "__", 2) == 0 && memcmp(dot - 2, "__", 2) == 0) return false;
   if (strlen(dot + 1) >= sizeof pass->field) return false;
   memcpy(pass->key, name, (size_t)(dot - name));
   pass->key[dot - name] = '\0';
@@ -223,8 +224,10 @@ static ull_status find_group(shard_pass *pass) {
 
 static ull_status take_member(shard_pass *pass) {
   uint64_t number;
-  if (!pass->member.regular || !split_name(pass)) return ULL_OK;
+  if (!pass->member.regular && !pass->member.indirect) return ULL_OK;
+  if (!split_name(pass)) return ULL_OK;
   ULL__TRY(find_group(pass));
+  if (pass->member.indirect) return ULL_OK; /* the sample lacks the field */
   ULL__TRY(find_field(pass, &number));
   ull__tar_field *field = &pass->gather->fields.items[number];
   field->samples++;

@@ -34,15 +34,32 @@ struct ull__shard_stream {
   const char *fault;
 };
 
-/* Also of what has fewer than four bytes, which is plain. */
+static ull_status refuse_packing(const ull__data_file *file, const char *packer) {
+  ULL__FAIL(ULL_ERROR_UNSUPPORTED, "%s: is packed by %s; gzip and zstd are read", file->path,
+            packer);
+  ull__error_holder("%s", file->path);
+  return ull__error_change("unpack it, or pack it anew with zstd");
+}
+
+/* Also of what has fewer than eight bytes, which is plain. */
 static ull_status packing_of(const ull__data_file *file, ull__packing *packing) {
   ull__content content = {.file = file, .bytes = file->bytes};
-  uint8_t magic[4] = {0};
+  uint8_t magic[8] = {0};
   *packing = ULL__PLAIN;
   if (file->bytes < sizeof magic) return ULL_OK;
   ULL__TRY(ull__content_read(&content, 0, magic, sizeof magic));
   if (magic[0] == 0x1f && magic[1] == 0x8b) *packing = ULL__GZIP;
-  if (ull__little32(magic) == ZSTD_MAGICNUMBER) *packing = ULL__ZSTD;
+  if (memcmp(magic, "BZh", 3) == 0 && memcmp(magic + 4, "1AY&", 4) == 0)
+    return refuse_packing(file, "bzip2");
+  if (memcmp(magic,
+             "\xfd"
+             "7zXZ",
+             6) == 0)
+    return refuse_packing(file, "xz");
+  uint32_t number = ull__little32(magic);
+  if (number == ZSTD_MAGICNUMBER ||
+      (number & ZSTD_MAGIC_SKIPPABLE_MASK) == ZSTD_MAGIC_SKIPPABLE_START)
+    *packing = ULL__ZSTD;
   return ULL_OK;
 }
 
