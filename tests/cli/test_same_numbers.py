@@ -35,7 +35,8 @@ def settings(arguments):
     fusions, workers = ("on", "off"), ("1", "2")
     for (device, flags), fusion in itertools.product(command.DEVICES.items(), fusions):
         chosen = [*arguments, *flags, "--fusion", fusion]
-        for index, budget in enumerate(command.four_budgets(command.plan(*chosen))):
+        planned = command.plan(*chosen, "--workers", workers[-1])
+        for index, budget in enumerate(command.four_budgets(planned)):
             threads = workers[(index + (device == "sim") + (fusion == "off")) % 2]
             name = f"{device}, fusion {fusion}, {budget} bytes, {threads} loader threads"
             yield name, [*chosen, "--memory", budget, "--workers", threads, "--steps", steps()]
