@@ -10,8 +10,8 @@
 #include "memory/packing.h"
 #include "plan/plan.h"
 
-ull__tag ull__value_tag(const ull__value *value) {
-  switch (value->role) {
+ull__tag ull__role_tag(ull__role role) {
+  switch (role) {
   case ULL__ROLE_PARAMETER:
   case ULL__ROLE_STATE:
   case ULL__ROLE_CONSTANT:
@@ -29,7 +29,7 @@ static ull__tag stored_tag(const ull__schedule_model *model, const ull__schedule
                            const ull__stored *stored) {
   const ull__instance *instance = &schedule->instances[stored->instance];
   if (instance->value == ULL__NONE) return ULL__TAG_WORKSPACE;
-  return ull__value_tag(ull__graph_value(model->lowered->graph, instance->value));
+  return ull__role_tag(ull__graph_value(model->lowered->graph, instance->value)->role);
 }
 
 ull_status ull__schedule_tag_peaks(const ull__schedule_model *model, const ull__schedule *schedule,
@@ -144,12 +144,13 @@ static void place_arena_buffers(assembly *a, const uint64_t *offsets) {
   }
 }
 
+/* `value` is ULL__NONE where only other programs use it. */
 static void add_persistent(assembly *a, ull__value_id value, const ull__persistent *p) {
-  a->persistent_buffer[value] = a->program->buffer_count;
+  if (value != ULL__NONE) a->persistent_buffer[value] = a->program->buffer_count;
   a->program->buffers[a->program->buffer_count++] =
       (ull__buffer){.value = value,
                     .name = p->name,
-                    .tag = ull__value_tag(ull__graph_value(a->graph, value)),
+                    .tag = ull__role_tag(p->role),
                     .tier = ULL__TIER_DEVICE,
                     .slab = ULL__SLAB_PERSISTENT,
                     .offset_bytes = p->offset_bytes,
@@ -173,27 +174,12 @@ static void add_foreign(assembly *a, ull__slab_kind slab, ull__tag tag, uint64_t
 
 /* Persistent values of other programs stay resident while this one runs: they are listed, so that
  * sums agree. */
-static void add_absent_persistents(assembly *a) {
+static void add_all_persistents(assembly *a) {
   for (uint32_t i = 0; i < a->family->persistent_count; i++) {
     const ull__persistent *p = &a->family->persistents[i];
     ull__value_id v = ull__graph_find_value(a->graph, p->name);
-    if (v != ULL__NONE && a->model->resident[v] && a->model->root[v] == v) {
-      add_persistent(a, v, p);
-      continue;
-    }
-    ull__tag tag = p->role == ULL__ROLE_OPTIMIZER_STATE ? ULL__TAG_OPTIMIZER
-                   : p->role == ULL__ROLE_GRADIENT      ? ULL__TAG_GRADIENT
-                                                        : ULL__TAG_PARAMETER;
-    a->program->buffers[a->program->buffer_count++] =
-        (ull__buffer){.value = ULL__NONE,
-                      .name = p->name,
-                      .tag = tag,
-                      .tier = ULL__TIER_DEVICE,
-                      .slab = ULL__SLAB_PERSISTENT,
-                      .offset_bytes = p->offset_bytes,
-                      .size_bytes = p->size_bytes,
-                      .last = (uint32_t)a->schedule->execution_count - 1,
-                      .persistent = true};
+    bool used = v != ULL__NONE && a->model->resident[v] && a->model->root[v] == v;
+    add_persistent(a, used ? v : ULL__NONE, p);
   }
 }
 
@@ -287,7 +273,7 @@ static ull_status assemble(assembly *a, const uint64_t *offsets) {
                                            sizeof *program->instructions);
   if (!program->buffers || !program->instructions) return ULL_ERROR_OUT_OF_MEMORY;
   place_arena_buffers(a, offsets);
-  add_absent_persistents(a);
+  add_all_persistents(a);
   add_foreign(a, ULL__SLAB_LOADER, ULL__TAG_LOADER, a->family->slabs[ULL__SLAB_LOADER].bytes);
   add_foreign(a, ULL__SLAB_RUNTIME, ULL__TAG_RUNTIME, a->family->slabs[ULL__SLAB_RUNTIME].bytes);
   for (uint32_t i = 0; i < program->instruction_count; i++) ULL__TRY(assemble_instruction(a, i));

@@ -97,8 +97,7 @@ static ull_status count_keep_all_tags(const ull__plan_request *request, ull__pla
   }
   for (uint32_t i = 0; i < family->persistent_count; i++) {
     const ull__persistent *entry = &family->persistents[i];
-    ull__value value = {.role = entry->role};
-    plan->keep_all_tags[ull__value_tag(&value)][ULL__TIER_DEVICE] += entry->size_bytes;
+    plan->keep_all_tags[ull__role_tag(entry->role)][ULL__TIER_DEVICE] += entry->size_bytes;
   }
   ull__tier rest = request->shared ? ULL__TIER_DEVICE : ULL__TIER_HOST;
   plan->keep_all_tags[ULL__TAG_LOADER][rest] += plan->loader_bytes;

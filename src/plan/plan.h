@@ -87,9 +87,6 @@ ull_status ull__family_assemble(ull__family *family, const ull__schedule_model *
                                 const ull__schedule *schedule, const uint64_t *offsets,
                                 uint64_t height_bytes, bool shared, ull__program *program);
 
-/* Tag of a value's bytes. */
-ull__tag ull__value_tag(const ull__value *value);
-
 /* Each tag's largest live sum over a schedule's arena, persistent buffers not included. */
 ull_status ull__schedule_tag_peaks(const ull__schedule_model *model, const ull__schedule *schedule,
                                    uint64_t peaks[ULL__TAG_COUNT]);

@@ -108,6 +108,9 @@ typedef struct ull__persistent {
   uint64_t size_bytes;
 } ull__persistent;
 
+/* Tag of the bytes of values with that role. */
+ull__tag ull__role_tag(ull__role role);
+
 typedef struct ull__family {
   ull__program_slab slabs[ULL__SLAB_KINDS];
   uint32_t program_count;

@@ -5,21 +5,6 @@
 #include "base/error.h"
 #include "run/executor_internal.h"
 
-static ull__tag tag_of_role(ull__role role) {
-  switch (role) {
-  case ULL__ROLE_PARAMETER:
-  case ULL__ROLE_STATE:
-  case ULL__ROLE_CONSTANT:
-    return ULL__TAG_PARAMETER;
-  case ULL__ROLE_GRADIENT:
-    return ULL__TAG_GRADIENT;
-  case ULL__ROLE_OPTIMIZER_STATE:
-    return ULL__TAG_OPTIMIZER;
-  default:
-    return ULL__TAG_ACTIVATION;
-  }
-}
-
 static void raise_peak(ull__executable *executable, ull__tag tag, ull__tier tier) {
   uint64_t live_bytes = executable->live_bytes[tag][tier];
   if (executable->tag_peaks[tag][tier] < live_bytes) executable->tag_peaks[tag][tier] = live_bytes;
@@ -37,7 +22,7 @@ void ull__counting_begin(const ull__executor *executor, ull__executable *executa
   memset(executable->live_bytes, 0, sizeof executable->live_bytes);
   for (uint32_t i = 0; i < family->persistent_count; i++) {
     const ull__persistent *value = &family->persistents[i];
-    add(executable, tag_of_role(value->role), family->slabs[ULL__SLAB_PERSISTENT].tier,
+    add(executable, ull__role_tag(value->role), family->slabs[ULL__SLAB_PERSISTENT].tier,
         value->size_bytes);
   }
   const ull__program_slab *loader = &family->slabs[ULL__SLAB_LOADER];

@@ -134,17 +134,8 @@ static ull_status conv2d_gradient(ull__gradients *gradients, const ull__node *no
   const ull__value_id dy = ull__gradients_of(gradients, node->outputs[0]);
   ULL__TRY(emit_weight_gradients(gradients, node, dy));
   if (!ull__gradients_wanted(gradients, node->inputs[0])) return ULL_OK;
-  const ull__graph *graph = ull__gradients_graph(gradients);
-  const ull__shape *x = &ull__graph_value(graph, node->inputs[0])->shape;
-  ull__attribute_setting settings[ULL__MAX_ATTRIBUTES];
-  uint32_t count = ull__node_settings(node, settings);
-  settings[count++] = (ull__attribute_setting)ULL__INT("input_h", x->dims[2].constant);
-  settings[count++] = (ull__attribute_setting)ULL__INT("input_w", x->dims[3].constant);
   const ull__value_id inputs[] = {dy, node->inputs[1]};
-  ull__value_id dx;
-  ULL__TRY(ull__gradients_emit(gradients, node, "conv2d_backward_input", "grad_input", inputs, 2,
-                               settings, count, &dx));
-  return ull__gradients_add(gradients, node->inputs[0], dx);
+  return ull__gradients_emit_image(gradients, node, "conv2d_backward_input", inputs, 2);
 }
 
 /* Multiply-adds: every element of y (or dy) meets one filter. */

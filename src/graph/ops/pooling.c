@@ -131,18 +131,9 @@ static ull_status infer_adaptive_backward(ull__inference *inference) {
 static ull_status emit_backward(ull__gradients *gradients, const ull__node *node, const char *op,
                                 uint32_t input_count) {
   if (!ull__gradients_wanted(gradients, node->inputs[0])) return ULL_OK;
-  const ull__graph *graph = ull__gradients_graph(gradients);
-  const ull__shape *x = &ull__graph_value(graph, node->inputs[0])->shape;
-  ull__attribute_setting settings[ULL__MAX_ATTRIBUTES];
-  uint32_t count = ull__node_settings(node, settings);
-  settings[count++] = (ull__attribute_setting)ULL__INT("input_h", x->dims[2].constant);
-  settings[count++] = (ull__attribute_setting)ULL__INT("input_w", x->dims[3].constant);
   const ull__value_id inputs[] = {ull__gradients_of(gradients, node->outputs[0]),
                                   node->output_count > 1 ? node->outputs[1] : ULL__NONE};
-  ull__value_id dx;
-  ULL__TRY(ull__gradients_emit(gradients, node, op, "grad_input", inputs, input_count, settings,
-                               count, &dx));
-  return ull__gradients_add(gradients, node->inputs[0], dx);
+  return ull__gradients_emit_image(gradients, node, op, inputs, input_count);
 }
 
 static ull_status max_gradient(ull__gradients *gradients, const ull__node *node) {
