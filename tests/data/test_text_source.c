@@ -40,11 +40,21 @@ static void test_blocks_of_a_text(void **state) {
   assert_non_null(strstr(ull_error_last()->change, "smaller --seq"));
 }
 
+static void test_answers_that_begin_too_late(void **state) {
+  (void)state;
+  static const char line[] = "{\"prompt\":\"a long question\",\"completion\":\"yes\"}\n";
+  const char *path = put_text("late.jsonl", line, sizeof line - 1);
+  assert_int_equal(try_text_source("text", path, "?seq=8"), ULL_ERROR_DATA);
+  assert_non_null(
+      strstr(ull_error_last()->message, "none of its 1 documents has a target within 8"));
+  assert_non_null(strstr(ull_error_last()->change, "longer --seq"));
+}
+
 /* ---- documents ---- */
 
 static void test_documents_of_lines(void **state) {
   (void)state;
-  static const char lines[] = "{\"text\":\"abc\",\"id\":123456789012345678901}\n"
+  static const char lines[] = "\xef\xbb\xbf{\"text\":\"abc\",\"id\":123456789012345678901}\n"
                               "\n"
                               "{\"prompt\":\"Q:\",\"completion\":\"yes\"}\r\n"
                               "{\"text\":\"\"}\n"
@@ -344,11 +354,17 @@ static void test_ends_within_a_text(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_blocks_of_a_text), cmocka_unit_test(test_documents_of_lines),
-      cmocka_unit_test(test_conversations),    cmocka_unit_test(test_the_form_of_a_tokenizer),
-      cmocka_unit_test(test_mutated_lines),    cmocka_unit_test(test_packed_documents),
-      cmocka_unit_test(test_packing_alone),    cmocka_unit_test(test_pieces_without_targets),
-      cmocka_unit_test(test_a_long_text),      cmocka_unit_test(test_ends_within_a_text),
+      cmocka_unit_test(test_blocks_of_a_text),
+      cmocka_unit_test(test_documents_of_lines),
+      cmocka_unit_test(test_answers_that_begin_too_late),
+      cmocka_unit_test(test_conversations),
+      cmocka_unit_test(test_the_form_of_a_tokenizer),
+      cmocka_unit_test(test_mutated_lines),
+      cmocka_unit_test(test_packed_documents),
+      cmocka_unit_test(test_packing_alone),
+      cmocka_unit_test(test_pieces_without_targets),
+      cmocka_unit_test(test_a_long_text),
+      cmocka_unit_test(test_ends_within_a_text),
   };
   return cmocka_run_group_tests(tests, set_up_texts, tear_down_texts);
 }

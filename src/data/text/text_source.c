@@ -86,6 +86,13 @@ static void write_note(ull_source *source, const text_state *t) {
 
 static ull_status too_short(const ull_source *source, const text_state *t) {
   if (t->sequences.count > 0) return ULL_OK;
+  if (t->sequences.mode != ULL__SEQUENCES_BLOCKS) {
+    ULL__FAIL(ULL_ERROR_DATA,
+              "%s: none of its %" PRIu64 " documents has a target within %" PRId64 " tokens",
+              source->text, t->stream.documents + t->stream.empty, t->sequences.length);
+    ull__error_holder("--seq %" PRId64, t->sequences.length);
+    return ull__error_change("use a longer --seq, or other documents");
+  }
   ULL__FAIL(ULL_ERROR_DATA, "%s: its %" PRIu64 " tokens make no sequence of %" PRId64, source->text,
             t->stream.count, t->sequences.length);
   ull__error_holder("--seq %" PRId64, t->sequences.length);

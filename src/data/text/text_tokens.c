@@ -251,9 +251,16 @@ static ull_status too_long(const making *m) {
   return ull__error_bytes(LINE_LIMIT + 1, LINE_LIMIT);
 }
 
+static ull_status begin_lines(making *m) {
+  ULL__TRY(need_room(m, PART_BYTES));
+  ULL__TRY(fill(m));
+  if (m->filled >= 3 && memcmp(m->room, "\xef\xbb\xbf", 3) == 0) drop(m, 3);
+  return ULL_OK;
+}
+
 static ull_status make_of_lines(making *m) {
   size_t seen = 0; /* of the room, without a line end */
-  ULL__TRY(need_room(m, PART_BYTES));
+  ULL__TRY(begin_lines(m));
   while (m->read < m->file->bytes || m->filled > 0) {
     ULL__TRY(fill(m));
     size_t at = 0;
