@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -36,12 +35,6 @@ typedef struct writing {
   uint64_t picture_bytes;
   ull__value value;
 } writing;
-
-bool ull__is_parquet_name(const char *path) {
-  static const char ending[] = ".parquet";
-  size_t length = strlen(path), bytes = sizeof ending - 1;
-  return length > bytes && strcasecmp(path + length - bytes, ending) == 0;
-}
 
 /* ---- columns ---- */
 

@@ -10,9 +10,6 @@
 
 #include "data/table/sheet.h"
 
-/* Whether a path or pattern is meant as Parquet: by its ending. */
-bool ull__is_parquet_name(const char *path);
-
 /* Finds the rows in the cache or has them written. Close the sheet in any case. */
 ull_status ull__parquet_sheet_open(const ull__source_text *text, ull__sheet *sheet);
 

@@ -220,20 +220,20 @@ static bool find_value(const ull__column *column, const struct ArrowArray *array
   }
 }
 
-static bool is_missing(const struct ArrowArray *array, int64_t row) {
+bool ull__array_is_missing(const struct ArrowArray *array, int64_t row) {
   return array->n_buffers > 0 && array->null_count != 0 && array->buffers[0] != NULL &&
          !bit_at(array->buffers[0], array->offset + row);
 }
 
 bool ull__column_value(const ull__column *column, const struct ArrowArray *array, int64_t row,
                        const ull__parquet_module *module, ull__value *value) {
-  value->is_missing = is_missing(array, row);
+  value->is_missing = ull__array_is_missing(array, row);
   value->bytes = 0;
   if (value->is_missing) return true;
   if (column->is_picture) {
     row += array->offset;
     array = array->children[column->child];
-    value->is_missing = is_missing(array, row);
+    value->is_missing = ull__array_is_missing(array, row);
     return value->is_missing || find_value(column, array, row, module, value);
   }
   if (!column->is_indexed) return find_value(column, array, row, module, value);
@@ -241,6 +241,6 @@ bool ull__column_value(const ull__column *column, const struct ArrowArray *array
       whole_at(array->buffers[1], column->index_kind, column->index_width, array->offset + row);
   array = array->dictionary;
   if (index < 0 || index >= array->length) return false;
-  value->is_missing = is_missing(array, (int64_t)index);
+  value->is_missing = ull__array_is_missing(array, (int64_t)index);
   return value->is_missing || find_value(column, array, (int64_t)index, module, value);
 }

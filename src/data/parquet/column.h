@@ -46,6 +46,9 @@ ull__column ull__column_of(const struct ArrowSchema *schema);
 /* Whether the array has the buffers that the column needs. */
 bool ull__column_fits(const ull__column *column, const struct ArrowArray *array);
 
+/* Whether element `row` < array->length is null. */
+bool ull__array_is_missing(const struct ArrowArray *array, int64_t row);
+
 /* Reads element `row` < array->length; false where the array points outside itself. */
 bool ull__column_value(const ull__column *column, const struct ArrowArray *array, int64_t row,
                        const ull__parquet_module *module, ull__value *value);

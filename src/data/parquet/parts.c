@@ -6,9 +6,16 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
+
+bool ull__is_parquet_name(const char *path) {
+  static const char ending[] = ".parquet";
+  size_t length = strlen(path), bytes = sizeof ending - 1;
+  return length > bytes && strcasecmp(path + length - bytes, ending) == 0;
+}
 
 static ull_status inspect(const char *path, ull__stamp *stamp, ull__sha256 *places) {
   char real[PATH_MAX];

@@ -13,6 +13,9 @@ typedef struct ull__parquet_parts {
   uint8_t key[ULL__SHA256_BYTES]; /* from where the files really are */
 } ull__parquet_parts;
 
+/* Whether a path or pattern is meant as Parquet: by its ending. */
+bool ull__is_parquet_name(const char *path);
+
 /* Expands a pattern as shards have it. ULL_ERROR_DATA where a file is missing. Free it in any case.
  */
 ull_status ull__parquet_parts_find(const char *pattern, ull__parquet_parts *parts);

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/sha256.h"
 #include "data/parquet/as_sheet.h"
+#include "data/parquet/parts.h"
 #include "data/table/pictures.h"
 #include "data/table/table.h"
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "data/parquet/parts.h"
 
 enum { MOST_SEQUENCE = 1 << 24 };
 
@@ -68,7 +69,10 @@ static ull_status read_text_keys(const ull__source_text *text, ull__text_options
   if (out->tokenizer == NULL) out->tokenizer = "bytes";
   out->field = field ? field : "text";
   ULL__TRY(choose_flag(text, "bad", "fail", "skip", &out->skips_bad));
-  return choose_flag(text, "format", "text", "jsonl", &out->is_lines);
+  ULL__TRY(choose_flag(text, "format", "text", "jsonl", &out->is_lines));
+  if (out->is_lines || !out->is_parquet) return ULL_OK;
+  ULL__FAIL(ULL_ERROR_USAGE, "format=text: Parquet has rows, each of which is a document");
+  return ull__error_holder("format");
 }
 
 static bool ends_in(const char *text, const char *end) {
@@ -83,6 +87,13 @@ static ull_status check_forms(const ull__text_options *options, const char *argu
   return ull__error_change("leave out --pack or --buckets");
 }
 
+/* Its bytes would pass for words. */
+static ull_status refuse_tokens_of_parquet(const ull__text_options *options) {
+  ULL__FAIL(ULL_ERROR_UNSUPPORTED, "%s: tokens in Parquet are not read", options->path);
+  ull__error_holder("--data tokens:%s", options->path);
+  return ull__error_change("use text: where it holds texts, or write the tokens with numpy.save");
+}
+
 ull_status ull__text_options_parse(const char *argument, bool for_tokens,
                                    const ull_source_options *options, ull__text_options *out) {
   *out = (ull__text_options){.header = -1,
@@ -94,7 +105,9 @@ ull_status ull__text_options_parse(const char *argument, bool for_tokens,
   ULL__TRY(ull__source_text_parse(for_tokens ? "tokens" : "text", argument,
                                   for_tokens ? token_keys : text_keys, text));
   out->path = text->path;
-  out->is_lines = ends_in(out->path, ".jsonl") || ends_in(out->path, ".ndjson");
+  out->is_parquet = ull__is_parquet_name(out->path);
+  if (for_tokens && out->is_parquet) return refuse_tokens_of_parquet(out);
+  out->is_lines = out->is_parquet || ends_in(out->path, ".jsonl") || ends_in(out->path, ".ndjson");
   out->eot = ull__source_text_get(text, "eot");
   ULL__TRY(read_number(text, "seq", 1, MOST_SEQUENCE, &out->sequence));
   ULL__TRY(choose_flag(text, "pack", "0", "1", &out->pack));

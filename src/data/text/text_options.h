@@ -29,7 +29,8 @@ typedef struct ull__text_options {
   const char *documents; /* documents: an NPY file of first tokens */
   const char *tokenizer; /* tokenizer */
   const char *field;     /* field: the key of texts in JSON lines */
-  bool is_lines;         /* format=jsonl, or a name that ends in .jsonl or .ndjson */
+  bool is_lines;         /* format=jsonl, or a name that ends in .jsonl, .ndjson or .parquet */
+  bool is_parquet;       /* it ends in .parquet: `path` is a pattern, and rows are the lines */
   bool skips_bad;        /* bad=skip: JSON lines that cannot be used are counted and left out */
   ull__chat chat;        /* chat */
 } ull__text_options;

@@ -1,4 +1,5 @@
-/* `text:FILE`: a text, or lines of JSON, tokenised once into a kept file.
+/* `text:FILE`: a text, lines of JSON, or rows of Parquet as such lines, tokenised once into a kept
+ * file.
  *
  * Memory is bounded: a text goes by in parts of a megabyte, cut where the tokenizer allows it; a
  * part without such a place grows, to 16 MiB. A line of JSON may have 64 MiB. */
@@ -13,6 +14,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/vector.h"
+#include "data/parquet/as_lines.h"
 #include "data/text/chat.h"
 #include "data/text/token_stream.h"
 #include "data/text/tokenizer.h"
@@ -25,8 +27,9 @@ static const uint64_t PROGRESS_NS = UINT64_C(5000000000);
 
 typedef struct making {
   const ull__text_options *options;
-  const char *hash; /* of the tokenizer that the kept file is named after */
-  const ull__data_file *file;
+  const char *hash;                /* of the tokenizer that the kept file is named after */
+  const ull__data_file *file;      /* of Parquet its name alone */
+  const ull__parquet_parts *parts; /* of Parquet */
   ull__tokenizer *tokenizer;
   ull__encoder *encoder;
   ull__kept_writer *writer;
@@ -225,7 +228,7 @@ static bool is_empty(const uint8_t *line, size_t bytes) {
 static ull_status make_of_line(making *m, const uint8_t *text, size_t bytes) {
   char name[64];
   json_t *object;
-  snprintf(name, sizeof name, "line %" PRIu64, ++m->line);
+  snprintf(name, sizeof name, "%s %" PRIu64, m->options->is_parquet ? "row" : "line", ++m->line);
   if (is_empty(text, bytes)) return ULL_OK;
   ull_status status = ull__json_parse_data((const char *)text, bytes, name, &object);
   if (status == ULL_OK) {
@@ -283,6 +286,17 @@ static ull_status make_of_lines(making *m) {
   return ULL_OK;
 }
 
+/* ---- rows of Parquet ---- */
+
+static ull_status take_row(void *context, const char *line, size_t bytes) {
+  return make_of_line(context, (const uint8_t *)line, bytes);
+}
+
+static ull_status make_of_rows(making *m) {
+  const char *names[] = {m->options->field, "messages", "prompt", "completion", NULL};
+  return ull__parquet_lines(m->parts, names, take_row, m);
+}
+
 /* ---- the whole ---- */
 
 static ull_status choose_eot(making *m) {
@@ -304,6 +318,7 @@ static ull_status choose_eot(making *m) {
 /* The file as it was when it was opened: a part of a changed one would be kept for ever. */
 static ull_status check_unchanged(const making *m, const ull__stamp *stamp) {
   struct stat about;
+  if (m->options->is_parquet) return ULL_OK; /* each of its files was looked at */
   if (fstat(m->file->descriptor, &about) == 0) {
     ull__stamp now = ull__stamp_of(&about);
     if (ull__stamp_equal(&now, stamp)) return ULL_OK;
@@ -321,13 +336,16 @@ static ull_status make_all(making *m) {
   uint32_t limit = ull__tokenizer_id_limit(m->tokenizer);
   m->width = limit <= (m->options->is_lines ? 1u << 15 : 1u << 16) ? 2 : 4;
   m->chat = m->options->chat ? m->options->chat : ull__chat_choose(m->tokenizer);
-  ULL__TRY(m->options->is_lines ? make_of_lines(m) : make_of_text(m));
+  ULL__TRY(m->options->is_parquet ? make_of_rows(m)
+           : m->options->is_lines ? make_of_lines(m)
+                                  : make_of_text(m));
   return ull__kept_write(m->writer, ULL__STREAM_SECTION_DOCUMENTS, &m->tokens, sizeof m->tokens);
 }
 
 typedef struct request {
   const ull__text_options *options;
   const ull__data_file *file;
+  const ull__parquet_parts *parts;
   ull__stamp stamp;
   char hash[65]; /* of the tokenizer */
 } request;
@@ -335,7 +353,8 @@ typedef struct request {
 static ull_status make(void *context, ull__kept_writer *writer,
                        uint64_t numbers[ULL__KEPT_NUMBERS]) {
   const request *r = context;
-  making m = {.options = r->options, .hash = r->hash, .file = r->file, .writer = writer};
+  making m = {
+      .options = r->options, .hash = r->hash, .file = r->file, .parts = r->parts, .writer = writer};
   ull_status status = make_all(&m);
   if (status == ULL_OK) status = check_unchanged(&m, &r->stamp);
   ull__encoder_destroy(m.encoder);
@@ -363,15 +382,15 @@ static ull_status describe_key(const ull__text_options *options, const char *has
   return *key != NULL ? ULL_OK : ULL_ERROR_OUT_OF_MEMORY;
 }
 
+/* `parts`: of Parquet; else empty. */
 static ull_status open_kept(const ull__text_options *options, const ull__data_file *file,
-                            ull__token_stream *out) {
-  request r = {.options = options, .file = file};
+                            const ull__parquet_parts *parts, ull__token_stream *out) {
+  request r = {.options = options, .file = file, .parts = parts, .stamp = parts->stamp};
   struct stat about;
   char *key;
   ULL__TRY(ull__tokenizer_hash_file(options->tokenizer, r.hash));
   ULL__TRY(describe_key(options, r.hash, &key));
-  if (fstat(file->descriptor, &about) != 0) memset(&about, 0, sizeof about);
-  r.stamp = ull__stamp_of(&about);
+  if (!options->is_parquet && fstat(file->descriptor, &about) == 0) r.stamp = ull__stamp_of(&about);
   const ull__kept_maker maker = {.make = make,
                                  .context = &r,
                                  .kind = "text",
@@ -384,11 +403,22 @@ static ull_status open_kept(const ull__text_options *options, const ull__data_fi
   return status == ULL_OK ? ull__token_stream_use_kept(out) : status;
 }
 
+static ull_status open_rows(const ull__text_options *options, ull__token_stream *out) {
+  ull__parquet_parts parts;
+  ull__data_file named = {.path = (char *)options->path, .descriptor = -1};
+  ull_status status = ull__parquet_parts_find(options->path, &parts);
+  if (status == ULL_OK) status = open_kept(options, &named, &parts, out);
+  ull__parquet_parts_free(&parts);
+  return status;
+}
+
 ull_status ull__token_stream_open_text(const ull__text_options *options, ull__token_stream *out) {
   ull__data_file file;
   *out = (ull__token_stream){.file.descriptor = -1, .kept.file.descriptor = -1};
+  ull__parquet_parts parts = {0};
+  if (options->is_parquet) return open_rows(options, out);
   ULL__TRY(ull__data_file_open(options->path, &file));
-  ull_status status = open_kept(options, &file, out);
+  ull_status status = open_kept(options, &file, &parts, out);
   ull__data_file_close(&file);
   return status;
 }
