@@ -69,6 +69,12 @@ class DataBench(unittest.TestCase):
         self.assertTrue(all(rate > 0 for rate in said["epoch_samples_per_second"]))
         self.assertLessEqual(said["measured_peak_bytes"], said["bound_bytes"])
 
+    def test_the_rate_is_that_of_the_whole_run(self):
+        """Also of epochs that are a batch each, most of which are there when they are asked for."""
+        said = self.bench("--epochs", 30, "--batch-size", PICTURES)
+        self.assertEqual(said["samples"], 30 * PICTURES)
+        self.assertAlmostEqual(said["samples_per_second"] * said["seconds"], said["samples"], 6)
+
     def test_memory_is_told_before_the_first_batch(self):
         words = command.run("data", "bench", self.root, "--size", 32, "--batch-size", 16).stdout
         self.assertRegex(words, r"memory +\S+ MiB = \d+ slots of .* threads of .* for large pictures")
