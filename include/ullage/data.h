@@ -311,7 +311,8 @@ typedef struct ull_batch {
  * ull_loader_next on, or from where a place is set, so that going on in the middle of an epoch
  * costs what beginning one does. On failure nothing is left behind. ULL_ERROR_INVALID: options that
  * contradict each other. ULL_ERROR_MISMATCH: a binding that the array cannot fill. ULL_ERROR_DATA:
- * an element out of range. ULL_ERROR_OUT_OF_MEMORY. */
+ * an element out of range. ULL_ERROR_UNSUPPORTED: changes that only encoded pictures take, where
+ * none are bound. ULL_ERROR_OUT_OF_MEMORY. */
 ull_status ull_loader_create(const ull_loader_options *options, ull_loader **out);
 
 /* Stops and joins the threads, whatever they are doing, and gives the memory back. Batches on loan

@@ -220,6 +220,19 @@ static ull_status plan_block(const ull_loader_options *options, ull__loader_layo
   return ull__size_align(total, ALIGNMENT, "the loader", &layout->total_bytes);
 }
 
+/* What only encoded pictures take would change nothing, and nobody would know. */
+static ull_status check_augment(const ull_loader_options *options, bool has_pictures) {
+  const ull_augment *augment = &options->augment;
+  bool for_pictures = augment->framing != ULL_FRAMING_UNSET || augment->erase_probability > 0 ||
+                      ull__augment_changes_pixels(augment);
+  if (!for_pictures || has_pictures || options->source->fixed) return ULL_OK;
+  char text[256];
+  ULL__FAIL(ULL_ERROR_UNSUPPORTED, "%s: has no encoded pictures for the augmentation '%s'",
+            ull_source_text(options->source), ull_augment_describe(augment, text, sizeof text));
+  ull__error_holder("--augment");
+  return ull__error_change("keep to crop, flip, vflip, mixup and cutmix");
+}
+
 ull_status ull__loader_plan(const ull_loader_options *options, ull__loader_layout *layout,
                             ull__loader_array *arrays) {
   ull__order order;
@@ -228,6 +241,7 @@ ull_status ull__loader_plan(const ull_loader_options *options, ull__loader_layou
   ULL__TRY(check_refill(options));
   ULL__TRY(ull__order_create(options, &order));
   layout->has_pictures = ull__loader_has_pictures(options);
+  ULL__TRY(check_augment(options, layout->has_pictures));
   layout->standby = suit_standby(options);
   layout->fillers = options->workers > 0 ? (uint64_t)(options->workers + layout->standby) : 1;
   if (options->on_bad == ULL_ON_BAD_REPLACE)

@@ -142,6 +142,16 @@ class DataBench(unittest.TestCase):
             files[17].write_bytes(b"no picture at all")
         return root
 
+    def test_augmentation_that_would_change_nothing(self):
+        """Of arrays that are images already."""
+        idx = command.write_idx(pathlib.Path(self.scratch.name) / "plain")
+        for words in ("rrc", "flip,rotate:30", "randaugment", "erase", "stretch"):
+            for arguments in (("data", "bench", idx), ("plan", "zoo:lenet", "--data", idx)):
+                result = command.run(*arguments, "--augment", words, "--json")
+                self.assertEqual(result.code, 1, (arguments, words))
+                self.assertIn("no encoded pictures", result.object["error"]["message"])
+        self.assertEqual(command.run("data", "bench", idx, "--augment", "crop:2,flip,vflip,mixup,cutmix").code, 0)
+
     def test_bad_files_are_replaced(self):
         said = self.bench("--batch-size", 10, root=self.spoiled())
         self.assertEqual(said["samples"], 30)
