@@ -6,52 +6,19 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "support/data_files.h"
+#include "support/small_training.h"
 #include "ullage/data.h"
-#include "ullage/train.h"
 
-enum { PIXELS = 64, CLASSES = 4, BATCH = 6, STEPS = 5, SAMPLES = STEPS * BATCH };
 #define MIXING "flip,mixup:1,cutmix:1"
 
-static float images[SAMPLES][PIXELS], shares[SAMPLES][CLASSES];
-static int64_t targets[SAMPLES], others[SAMPLES];
-static char data[600];
-
-static void require(ull_status status) {
-  if (status != ULL_OK) fail_msg("%s", ull_error_last()->message);
-}
-
-static void make_samples(void) {
-  for (int s = 0; s < SAMPLES; s++) {
-    targets[s] = (s * 7 + s / CLASSES) % CLASSES;
-    others[s] = (targets[s] + 1 + s % 3) % CLASSES;
-    for (int p = 0; p < PIXELS; p++) {
-      unsigned noise = (unsigned)(s * 7919 + p * 104729) % 997u;
-      images[s][p] = (float)noise / 997.0f + (p % CLASSES == targets[s] ? 0.25f : 0.0f);
-    }
-  }
-}
-
-static void write_samples(const char *folder) {
-  byte_buffer image = {0}, target = {0}, archive = {0};
-  append_npy(&image, "<f4", false, "(30, 1, 8, 8)", images, sizeof images);
-  append_npy(&target, "<i8", false, "(30,)", targets, sizeof targets);
-  const npz_member members[] = {{"image.npy", image.bytes, image.count},
-                                {"target.npy", target.bytes, target.count}};
-  append_zip(&archive, members, 2, false);
-  const char *path = path_in(folder, "samples.npz");
-  write_file(path, archive.bytes, archive.count);
-  snprintf(data, sizeof data, "npz:%s", path);
-  free_buffer(&image);
-  free_buffer(&target);
-  free_buffer(&archive);
-}
+static float shares[SAMPLES][CLASSES];
+static int64_t others[SAMPLES];
+static const char *data;
 
 /* `own` of each sample's target, the rest of the other class. */
 static void share_out(float own) {
@@ -62,33 +29,12 @@ static void share_out(float own) {
   }
 }
 
-typedef struct session {
-  ull_config *config;
-  ull_trainer *trainer;
-} session;
-
-static session begin(const char *augment, const char *smoothing) {
-  const char *settings[][2] = {{"model", "zoo:mlp?image=8&hidden=24&classes=4"},
-                               {"batch-size", "6"},
-                               {"lr", "0.05"},
-                               {"steps", "5"},
-                               {"json", "true"},
-                               {"seed", "3"},
-                               {"data", data},
-                               {"augment", augment},
-                               {"label-smoothing", smoothing}};
-  session s;
-  require(ull_config_create(ULL_COMMAND_TRAIN, &s.config));
-  for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
-    require(ull_config_set(s.config, settings[i][0], settings[i][1]));
-  require(ull_trainer_create(s.config, &s.trainer));
-  require(ull_trainer_start(s.trainer));
-  return s;
-}
-
-static void end(session *s) {
-  ull_trainer_destroy(s->trainer);
-  ull_config_destroy(s->config);
+static session begin_with(const char *augment, const char *smoothing) {
+  return begin((const setting[]){{"data", data},
+                                 {"no-shuffle", "false"},
+                                 {"augment", augment},
+                                 {"label-smoothing", smoothing},
+                                 {NULL, NULL}});
 }
 
 static ull_step_metrics step(session *s, const ull_array *target, const void *pixels) {
@@ -100,7 +46,7 @@ static ull_step_metrics step(session *s, const ull_array *target, const void *pi
 }
 
 static void train_classes(const int64_t *classes, const char *smoothing, double *losses) {
-  session s = begin("none", smoothing);
+  session s = begin_with("none", smoothing);
   for (int i = 0; i < STEPS; i++) {
     const ull_array target = {"target", ULL_INT64, classes + i * BATCH, BATCH * sizeof *classes};
     losses[i] = step(&s, &target, images[i * BATCH]).loss;
@@ -109,7 +55,7 @@ static void train_classes(const int64_t *classes, const char *smoothing, double 
 }
 
 static void train_shares(const char *smoothing, double *losses) {
-  session s = begin(MIXING, smoothing);
+  session s = begin_with(MIXING, smoothing);
   for (int i = 0; i < STEPS; i++) {
     const ull_array target = {"target", ULL_FLOAT32, shares[i * BATCH], BATCH * sizeof *shares};
     const ull_step_metrics metrics = step(&s, &target, images[i * BATCH]);
@@ -149,7 +95,7 @@ static void test_parts_of_classes(void **state) {
 
 static void test_class_numbers_are_refused(void **state) {
   (void)state;
-  session s = begin(MIXING, "0");
+  session s = begin_with(MIXING, "0");
   const ull_array arrays[] = {{"image", ULL_FLOAT32, images, BATCH * sizeof *images},
                               {"target", ULL_INT64, targets, BATCH * sizeof *targets}};
   ull_step_metrics metrics;
@@ -195,7 +141,7 @@ static void test_run_takes_the_loaders_batches(void **state) {
   ull_source *source;
   ull_binding bindings[2];
   int blended = 0;
-  session run = begin(MIXING, "0.1"), steps = begin(MIXING, "0.1");
+  session run = begin_with(MIXING, "0.1"), steps = begin_with(MIXING, "0.1");
   require(ull_trainer_run(run.trainer, &events));
   require(ull_source_open(data, &source_options, &source));
   ull_loader *loader = open_loader(source, bindings);
@@ -224,7 +170,8 @@ int main(void) {
   };
   const char *folder = make_folder();
   make_samples();
-  write_samples(folder);
+  for (int s = 0; s < SAMPLES; s++) others[s] = (targets[s] + 1 + s % 3) % CLASSES;
+  data = write_samples(folder);
   int failures = cmocka_run_group_tests(tests, NULL, NULL);
   remove_tree(folder);
   return failures;

@@ -14,81 +14,9 @@
 #include <cmocka.h>
 
 #include "support/data_files.h"
-#include "ullage/train.h"
+#include "support/small_training.h"
 
-enum { SIDE = 8, PIXELS = SIDE * SIDE, CLASSES = 4, BATCH = 6, STEPS = 5, SAMPLES = STEPS * BATCH };
-#define MODEL "zoo:mlp?image=8&hidden=24&classes=4"
-
-static float images[SAMPLES][PIXELS];
-static int64_t targets[SAMPLES];
 static const char *folder;
-
-static void make_samples(void) {
-  for (int s = 0; s < SAMPLES; s++) {
-    targets[s] = (s * 7 + s / CLASSES) % CLASSES;
-    for (int p = 0; p < PIXELS; p++) {
-      unsigned noise = (unsigned)(s * 7919 + p * 104729) % 997u;
-      images[s][p] = (float)noise / 997.0f + (p % CLASSES == targets[s] ? 0.25f : 0.0f);
-    }
-  }
-}
-
-/* The same samples as an NPZ file: "npz:PATH". */
-static const char *write_samples(void) {
-  static char text[600];
-  byte_buffer image = {0}, target = {0}, archive = {0};
-  append_npy(&image, "<f4", false, "(30, 1, 8, 8)", images, sizeof images);
-  append_npy(&target, "<i8", false, "(30,)", targets, sizeof targets);
-  const npz_member members[] = {{"image.npy", image.bytes, image.count},
-                                {"target.npy", target.bytes, target.count}};
-  append_zip(&archive, members, 2, false);
-  const char *path = path_in(folder, "samples.npz");
-  write_file(path, archive.bytes, archive.count);
-  snprintf(text, sizeof text, "npz:%s", path);
-  free_buffer(&image);
-  free_buffer(&target);
-  free_buffer(&archive);
-  return text;
-}
-
-static void require(ull_status status) {
-  if (status != ULL_OK) fail_msg("%s", ull_error_last()->message);
-}
-
-typedef struct setting {
-  const char *name, *value;
-} setting;
-
-/* The small network with these settings beside the usual ones; ends with a NULL name. */
-static ull_config *configure(const setting *more) {
-  static const setting usual[] = {{"model", MODEL}, {"batch-size", "6"},   {"lr", "0.05"},
-                                  {"steps", "5"},   {"threads", "1"},      {"json", "true"},
-                                  {"seed", "3"},    {"no-shuffle", "true"}};
-  ull_config *config;
-  require(ull_config_create(ULL_COMMAND_TRAIN, &config));
-  for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
-    require(ull_config_set(config, usual[i].name, usual[i].value));
-  for (; more && more->name; more++) require(ull_config_set(config, more->name, more->value));
-  return config;
-}
-
-typedef struct session {
-  ull_config *config;
-  ull_trainer *trainer;
-} session;
-
-static session begin(const setting *more) {
-  session s = {.config = configure(more)};
-  require(ull_trainer_create(s.config, &s.trainer));
-  assert_true(ull_trainer_fits(s.trainer));
-  require(ull_trainer_start(s.trainer));
-  return s;
-}
-
-static void end(session *s) {
-  ull_trainer_destroy(s->trainer);
-  ull_config_destroy(s->config);
-}
 
 static double step(session *s, int index) {
   const ull_array arrays[] = {
@@ -220,7 +148,7 @@ static void test_losses_of_the_command(void **state) {
   snprintf(arguments, sizeof arguments,
            "train '" MODEL "' --batch-size 6 --lr 0.05 --steps 5 --threads 1 --json --seed 3 "
            "--no-shuffle --data '%s'",
-           write_samples());
+           write_samples(folder));
   char *line = run_command(arguments);
   if (!line) skip();
   history h = train_all(NULL);
@@ -234,7 +162,7 @@ static void test_losses_of_the_command(void **state) {
 
 static void test_evaluation(void **state) {
   (void)state;
-  const char *data = write_samples();
+  const char *data = write_samples(folder);
   ull_evaluation before, after;
   session s = begin((const setting[]){{"val-data", data}, {NULL, NULL}});
   char hash[65];
