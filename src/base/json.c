@@ -33,12 +33,16 @@ void ull__json_start(void) {
   pthread_once(&once, set_functions);
 }
 
-static ull_status fail_parse(const char *name, const json_error_t *error) {
+static ull_status fail_parse(const char *name, size_t flags, const json_error_t *error) {
   if (was_refused) {
     return ULL__FAIL(ULL_ERROR_OUT_OF_MEMORY, "%s: out of memory while reading JSON", name);
   }
-  ull__fail(ULL_ERROR_DATA, "%s: not valid JSON at line %d, column %d: %s", name, error->line,
-            error->column, error->text);
+  if (flags & JSON_DECODE_INT_AS_REAL) /* a line of its own */
+    ull__fail(ULL_ERROR_DATA, "%s: not valid JSON at column %d: %s", name, error->column,
+              error->text);
+  else
+    ull__fail(ULL_ERROR_DATA, "%s: not valid JSON at line %d, column %d: %s", name, error->line,
+              error->column, error->text);
   return ull__error_holder("%s", name);
 }
 
@@ -48,7 +52,7 @@ static ull_status parse(const char *text, size_t bytes, size_t flags, const char
   ull__json_start();
   was_refused = false;
   json_t *value = json_loadb(text, bytes, flags, &error);
-  if (value == NULL) return fail_parse(name, &error);
+  if (value == NULL) return fail_parse(name, flags, &error);
   *out = value;
   return ULL_OK;
 }

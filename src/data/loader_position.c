@@ -96,7 +96,7 @@ ull_loader_state ull_loader_get_state(const ull_loader *loader) {
 }
 
 static ull_status check_state(const ull_loader *loader, const ull_loader_state *state) {
-  if (state->version != STATE_VERSION || state->check != check_of(state)) {
+  if (state->version != STATE_VERSION || state->reserved != 0 || state->check != check_of(state)) {
     return ULL__FAIL(ULL_ERROR_INVALID, "this is no state of a loader, or a damaged one");
   }
   if (state->fingerprint == ull__order_fingerprint(&loader->order)) return ULL_OK;

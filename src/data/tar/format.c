@@ -21,6 +21,7 @@ enum {
   MAGIC_AT = 257,
   PREFIX_AT = 345,
   PREFIX_BYTES = 155,
+  RECORD_BLOCKS = 20,
   SPARSE_AT = 482,      /* of a header: whether the map goes on */
   SPARSE_MORE_AT = 504, /* of a block of the map */
 };
@@ -228,11 +229,23 @@ static ull_status skip_map(ull__tar_reader *reader, ull__tar_member *member) {
   return ULL_OK;
 }
 
+/* Behind the end mark: archives are filled up to records of 20 blocks. */
+static ull_status look_behind_end(ull__tar_reader *reader, bool *found) {
+  for (uint64_t at = reader->at + ULL__TAR_BLOCK, i = 0; i <= 2 * RECORD_BLOCKS; i++) {
+    size_t got;
+    ULL__TRY(reader->read(reader->context, at, reader->first, ULL__TAR_BLOCK, &got));
+    if (got < ULL__TAR_BLOCK) break;
+    if (!is_empty(reader->first)) return stop(reader, ULL__TAR_MORE, found);
+    at += ULL__TAR_BLOCK;
+  }
+  return stop(reader, ULL__TAR_ENDED, found);
+}
+
 static ull_status end_here(ull__tar_reader *reader, size_t got, bool *found) {
   if (got == 0) return stop(reader, ULL__TAR_NO_MARK, found);
   if (got < ULL__TAR_BLOCK) return stop(reader, ULL__TAR_CUT, found);
   bool lone = got >= 2 * ULL__TAR_BLOCK && !is_empty(reader->first + ULL__TAR_BLOCK);
-  return stop(reader, lone ? ULL__TAR_DAMAGED : ULL__TAR_ENDED, found);
+  return lone ? stop(reader, ULL__TAR_DAMAGED, found) : look_behind_end(reader, found);
 }
 
 ull_status ull__tar_next(ull__tar_reader *reader, ull__tar_member *member, bool *found) {

@@ -21,6 +21,7 @@ typedef ull_status (*ull__tar_read)(void *context, uint64_t at, void *to, size_t
 typedef enum ull__tar_end {
   ULL__TAR_GOES_ON,
   ULL__TAR_ENDED,   /* two empty blocks, or one at the end of the file */
+  ULL__TAR_MORE,    /* so, and behind them something else: archives that were joined */
   ULL__TAR_NO_MARK, /* the file ends between members */
   ULL__TAR_CUT,     /* the file ends inside a header or its extension */
   ULL__TAR_DAMAGED, /* a header whose checksum, size or name makes no sense */

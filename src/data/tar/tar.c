@@ -115,7 +115,8 @@ static void report(const ull_source *source) {
     ull__index_read(&tar->index, ULL__TAR_SHARDS, numbers[ULL__TAR_CUT_SHARD] * sizeof shard,
                     &shard, sizeof shard);
     ull__index_text(&tar->index, ULL__TAR_TEXTS, shard.path, text, sizeof text);
-    ULL__LOG_WARNING("%s: %" PRIu64 " shard%s cut or damaged: what lies before that is used; "
+    ULL__LOG_WARNING("%s: %" PRIu64 " shard%s cut or damaged, or goes on behind its end: what lies "
+                     "before that is used; "
                      "the first is %s, at byte %" PRIu64,
                      source->text, numbers[ULL__TAR_CUT_COUNT],
                      numbers[ULL__TAR_CUT_COUNT] == 1 ? " is" : "s are", text,
