@@ -304,7 +304,7 @@ class Resumes(Folder):
         out = self.root / "out"
         pack(self.tree, out, "--max-side", 20)
         self.refuse("mismatch", "--max-side 20, not 21", self.tree, out, "--max-side", 21)
-        self.refuse("mismatch", "--quality 0, not 80", self.tree, out, "--max-side", 20, "--quality",
+        self.refuse("mismatch", "--quality none, not 80", self.tree, out, "--max-side", 20, "--quality",
                     80)
         self.refuse("mismatch", "--shard-size", self.tree, out, "--max-side", 20, "--shard-size",
                     "1MiB")

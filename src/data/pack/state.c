@@ -138,13 +138,21 @@ static ull_status other_options(const char *path, const char *what, const char *
   return ull__error_change("go on with the same options, or pack into another folder");
 }
 
+/* 0 is what an option has that was not given. */
+static void name_number(uint64_t number, char text[32]) {
+  if (number > 0)
+    snprintf(text, 32, "%" PRIu64, number);
+  else
+    snprintf(text, 32, "none");
+}
+
 static ull_status compare_number(const char *path, const json_t *options, const char *key,
                                  const char *what, uint64_t now) {
   char was_text[32], now_text[32];
   uint64_t was = get_number(options, key);
   if (was == now) return ULL_OK;
-  snprintf(was_text, sizeof was_text, "%" PRIu64, was);
-  snprintf(now_text, sizeof now_text, "%" PRIu64, now);
+  name_number(was, was_text);
+  name_number(now, now_text);
   return other_options(path, what, was_text, now_text);
 }
 
