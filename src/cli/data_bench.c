@@ -54,6 +54,7 @@ typedef struct meter {
   uint64_t epoch_samples;
   bool began;
   uint64_t epoch;
+  live_line line;
 } meter;
 
 static void end_epoch(meter *m) {
@@ -74,14 +75,29 @@ static void take_batch(meter *m, const ull_stream *stream, const ull_batch *batc
   if (m->samples != NULL) write_samples(m->samples, stream, batch);
 }
 
+static void show_progress(meter *m, const ull_stream *stream, double began) {
+  enum { EPOCH, SAMPLES, RATE, PARTS };
+  static const int expendable[] = {EPOCH, -1};
+  live_part parts[PARTS];
+  size_t size = sizeof parts[0];
+  if (!live_is_due(&m->line, false)) return;
+  snprintf(parts[EPOCH], size, "epoch %llu of %llu", (unsigned long long)m->epoch + 1,
+           (unsigned long long)ull_stream_options(stream)->epochs);
+  snprintf(parts[SAMPLES], size, "%llu samples", (unsigned long long)m->run->samples);
+  snprintf(parts[RATE], size, "%.0f samples/s", (double)m->run->samples / (cli_now() - began));
+  live_show(&m->line, parts, PARTS, expendable, -1);
+}
+
 static ull_status load_batches(meter *m, ull_stream *stream) {
   ull_loader *loader = ull_stream_loader(stream);
   const ull_batch *batch;
+  double began = m->epoch_began;
   for (uint64_t left = m->batches_left;;) {
     ull_status status = ull_loader_next(loader, &batch);
     if (status != ULL_OK || batch == NULL) return status;
     take_batch(m, stream, batch);
     ull_loader_release(loader, batch);
+    show_progress(m, stream, began);
     if (left > 0 && --left == 0) return ULL_OK;
   }
 }
@@ -101,6 +117,7 @@ static void keep_results(const ull_loader *loader, bench_run *run) {
 
 static ull_status measure(const command *c, ull_stream *stream, FILE *samples, bench_run *run) {
   meter m = {.run = run, .samples = samples};
+  live_begin(&m.line, stderr);
   if (ull_config_has(c->config, "batches"))
     m.batches_left = (uint64_t)ull_config_integer(c->config, "batches");
   double cpu = cli_data_cpu_seconds(), began = m.epoch_began = cli_now();
@@ -108,6 +125,7 @@ static ull_status measure(const command *c, ull_stream *stream, FILE *samples, b
   if (status != ULL_OK) return status;
   status = start_at(c, ull_stream_loader(stream));
   if (status == ULL_OK) status = load_batches(&m, stream);
+  live_clear(&m.line);
   end_epoch(&m);
   run->seconds = cli_now() - began;
   run->cpu_seconds = cli_data_cpu_seconds() - cpu;

@@ -139,7 +139,8 @@ class DataOutput(unittest.TestCase):
 
     def test_progress_fits_the_terminal(self):
         columns = 40
-        for arguments in (("scan", self.slow()), ("pack", self.slow(), "--out", self.folder / "shards")):
+        for arguments in (("scan", self.slow()), ("pack", self.slow(), "--out", self.folder / "shards"),
+                          ("bench", self.slow(), "--size", 16, "--batch-size", 4, "--augment", "stretch")):
             said = self.on_terminal(columns, "xterm", "data", *arguments, "--workers", 1)
             drawn = [line for line in said.split("\r\033[K")[1:-1] if line]
             self.assertTrue(drawn, said)
