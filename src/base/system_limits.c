@@ -233,7 +233,9 @@ static void visit_memory(const char *root, const char *folder, bool second,
     find_number(stat, second ? "inactive_file " : "total_inactive_file ", &inactive);
   ull__free(stat);
   snprintf(name, sizeof name, "%s/%s", folder, file);
+  uint32_t index = limits->part_count;
   add_part(limits, name, limit, less(limit, less(usage, inactive)));
+  if (limits->part_count > index) limits->parts[index].of_cgroup = true;
 }
 
 static void use_quota(ull__system_limits *limits, double quota_us, double period_us) {

@@ -7,6 +7,7 @@
 #ifndef ULL_BASE_SYSTEM_LIMITS_H
 #define ULL_BASE_SYSTEM_LIMITS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,11 +15,12 @@
 
 enum { ULL__MOST_LIMIT_PARTS = 24 };
 
-/* One bound on memory: "MemAvailable", "cgroup /a/b memory.max", "RLIMIT_AS". */
+/* One bound on memory: "MemAvailable", "/sys/fs/cgroup/a/b/memory.max", "RLIMIT_AS". */
 typedef struct ull__limit_part {
   char name[160];
   uint64_t limit_bytes; /* the limit itself; the machine's memory for MemAvailable */
   uint64_t left_bytes;  /* what may still be taken below it */
+  bool of_cgroup;       /* page cache counts too, but gives way */
 } ull__limit_part;
 
 typedef struct ull__system_limits {

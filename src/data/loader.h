@@ -86,7 +86,6 @@ typedef struct ull__worker {
   uint64_t peak_bytes;   /* of scratch, as booked under the mutex */
   ull__record *record;   /* NULL where there are no pictures */
   uint64_t read_bytes;   /* encoded, of the claim under way */
-  bool drops_behind;     /* as when the claim began */
 } ull__worker;
 
 /* Offsets in the block. */
@@ -150,7 +149,7 @@ struct ull_loader {
   uint64_t read_bytes, read_samples; /* encoded, since the beginning */
   uint64_t ahead_left;               /* samples for which the kernel is still asked ahead */
   uint64_t cache_bytes;   /* what a cgroup leaves to the page cache; UINT64_MAX: no limit */
-  bool drops_behind;      /* pages that were read are given back */
+  uint32_t kept_samples;  /* of 65536: those whose pages are not given back */
   uint64_t lent_ns;       /* when the last batch was lent */
   uint64_t wait_began_ns; /* for the next one, by ull_loader_wait; 0 = not yet */
   uint64_t step_ns;       /* what the caller does between two batches: a moving average */
@@ -245,11 +244,13 @@ ull_status ull__loader_die(const ull_loader *loader, ull__sample_result *result)
 ull_status ull__loader_finish(ull_loader *loader, ull__slot *slot);
 
 /* Page cache (loader_cache.c): what cgroups leave to it; how reading goes, with the mutex held; the
- * kernel asked for a sample that is due later; pages given back before a record is closed. */
+ * kernel asked for a sample that is due later, and told of one that was read, unless it is among
+ * the `kept_samples` of 65536. */
+enum { ULL__KEEPS_ALL = 65536 };
 void ull__loader_read_limits(ull_loader *loader);
 void ull__loader_follow_reads(ull_loader *loader, const ull__worker *worker, uint64_t samples);
-void ull__loader_read_ahead(ull_loader *loader, ull__worker *worker, const ull__claim *claim);
-void ull__loader_leave_record(const ull__worker *worker);
+void ull__loader_advise(ull_loader *loader, ull__worker *worker, const ull__claim *claim,
+                        uint32_t kept_samples);
 
 /* With the mutex held: threads may claim. */
 void ull__loader_go(ull_loader *loader);

@@ -254,7 +254,6 @@ static void close_picture(picture_work *work) {
   const ull_source *source = work->loader->source;
   ull__image_close(work->worker->reader);
   work->worker->read_bytes += work->worker->record->bytes;
-  ull__loader_leave_record(work->worker);
   if (source->kind->close_record != NULL) {
     source->kind->close_record(source, work->worker->record);
   }

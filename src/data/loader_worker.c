@@ -179,10 +179,10 @@ void ull__loader_work(ull_loader *loader, ull__worker *worker, const ull__claim 
   worker->claimed_ns = ull__clock_now_ns();
   worker->checked_ns = 0;
   bool ahead = loader->ahead_left > 0;
-  worker->drops_behind = loader->drops_behind;
+  uint32_t kept_samples = loader->kept_samples;
   worker->read_bytes = 0;
   pthread_mutex_unlock(&loader->mutex);
-  if (ahead) ull__loader_read_ahead(loader, worker, claim);
+  if (ahead) ull__loader_advise(loader, worker, claim, kept_samples);
   ull__loader_fill(loader, claim, worker, outcome);
   pthread_mutex_lock(&loader->mutex);
   if (ull__loader_complete(loader, worker, claim, outcome)) {

@@ -64,6 +64,11 @@ class Cgroup:
                 pass
         return None
 
+    def stat(self, name):
+        """A number of memory.stat; None where the kernel does not tell it."""
+        lines = (self.path / "memory.stat").read_text(encoding="ascii").splitlines()
+        return next((int(line.split()[1]) for line in lines if line.split()[0] == name), None)
+
     def prefix(self):
         """A command that moves itself into the cgroup before it becomes another."""
         return ["sh", "-c", f'echo $$ >"{self.path}/cgroup.procs" && exec "$@"', "sh"]

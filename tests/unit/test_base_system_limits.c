@@ -78,6 +78,8 @@ static void every_cgroup_above_us_binds(void **state) {
   ull__system_limits limits = read_limits();
   assert_int_equal(limits.usable_bytes, 2 * GIB);
   assert_string_equal(limits.parts[limits.least_part].name, "/sys/fs/cgroup/user/memory.max");
+  assert_true(limits.parts[limits.least_part].of_cgroup);
+  assert_false(limits.parts[0].of_cgroup);
   assert_int_equal(limits.parts[limits.least_part].limit_bytes, 4 * GIB);
   assert_int_equal(limits.part_count, 3);
   assert_true(limits.quota_cores == 2.5);
