@@ -7,7 +7,6 @@
 
 #define MOST_ROWS 12u
 #define BAR_CHARACTERS 24u
-#define MOST_LISTED 40u
 
 /* ---- the curve ---- */
 

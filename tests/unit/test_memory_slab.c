@@ -16,7 +16,6 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "memory/slab.h"
-#include "memory/span.h"
 
 #define MIB (1ull << 20)
 
@@ -147,21 +146,6 @@ static void a_refused_commit_changes_nothing(void **state) {
   assert_int_equal(WEXITSTATUS(how), 0);
 }
 
-static void spans_overlap_where_they_share_a_byte(void **state) {
-  (void)state;
-  ull__span a = {1, 10, 10};
-  assert_true(ull__span_overlaps(a, (ull__span){1, 19, 1}));
-  assert_false(ull__span_overlaps(a, (ull__span){1, 20, 5}));
-  assert_false(ull__span_overlaps(a, (ull__span){2, 10, 10}));
-  assert_false(ull__span_overlaps(a, (ull__span){1, 15, 0}));
-  assert_true(ull__span_overlaps((ull__span){1, 0, 100}, a));
-  assert_true(ull__span_contains(a, a));
-  assert_true(ull__span_contains(a, (ull__span){1, 20, 0}));
-  assert_false(ull__span_contains(a, (ull__span){1, 9, 2}));
-  assert_false(ull__span_contains(a, (ull__span){1, 19, 2}));
-  assert_int_equal(ull__span_end(a), 20);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_reservation_takes_no_memory),
@@ -170,7 +154,6 @@ int main(void) {
       cmocka_unit_test(commits_grow_in_one_piece),
       cmocka_unit_test(impossible_sizes_are_refused_with_their_bytes),
       cmocka_unit_test(a_refused_commit_changes_nothing),
-      cmocka_unit_test(spans_overlap_where_they_share_a_byte),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

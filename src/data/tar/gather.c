@@ -12,7 +12,7 @@
 #include "data/tar/format.h"
 #include "data/tar/tar.h"
 
-enum { JSON_MOST = 1 << 20, NPY_HEADER_MOST = 16 * 1024, FIELDS_MOST = 4096 };
+enum { JSON_MOST = 1 << 20, FIELDS_MOST = 4096 };
 
 ull_status ull__tar_gather_text(ull__tar_gather *gather, const char *text, uint32_t *at) {
   return ull__index_add_text(&gather->texts, gather->what, text, strlen(text), at);

@@ -19,7 +19,7 @@
 #include "data/tar/format.h"
 #include "data/tar/tar.h"
 
-enum { LEAST_WINDOW = 64 * 1024, NPY_MOST_HEADER = 16 * 1024 };
+enum { LEAST_WINDOW = 64 * 1024 };
 
 static const uint64_t DEFAULT_WINDOW = 32u << 20, MOST_WINDOW = 1u << 30;
 

@@ -91,8 +91,7 @@ void ull__cpu_choose_like_input(const ull__lowering_query *query, uint32_t index
                                 ull__lowering_choice *choice);
 
 /* Fraction of the roofline that a kind of kernel reaches. */
-#define ULL__CPU_LOOP_EFFICIENCY 0.8   /* streaming loops */
-#define ULL__CPU_SCALAR_EFFICIENCY 0.2 /* loops full of branches or gathers */
+#define ULL__CPU_LOOP_EFFICIENCY 0.8 /* streaming loops */
 
 /* Fills choice->kernel: implementation "cpu:NAME:ISA", seconds from the operator's cost and the
  * bytes of the chosen layouts, numeric class. Set workspace_bytes yourself before or after.
