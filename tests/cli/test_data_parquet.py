@@ -302,6 +302,15 @@ class Parquet(unittest.TestCase):
             codes.add(result.code)
         self.assertIn(6, codes)
 
+    def test_what_unfolds_without_end(self):
+        path = self.root / "bomb.parquet"
+        column = pa.DictionaryArray.from_arrays(pa.array(bytes(1 << 20), pa.int8()), pa.array(["x" * 100]))
+        pq.write_table(pa.table({"word": column, "label": column}), path, compression="zstd")
+        self.assertLess(path.stat().st_size, 100_000)
+        sources = [f"parquet:{path}", f"text:{path}?seq=8&field=word"]
+        for source in sources[: 1 if command.is_sanitized() else 2]:  # tokenising so much takes its time
+            self.fails(source, 6, "bomb.parquet", "unfold")
+
     def test_checksums_of_pages(self):
         path = self.root / "checked.parquet"
         pq.write_table(self.table, path, write_page_checksum=True, compression="none", use_dictionary=False)

@@ -127,6 +127,7 @@ static ull_status visit_row(lines *l, int64_t row) {
     ULL__TRY(add_value(l, schema->children[i], l->reader.batch.children[i], row, 0));
   }
   ULL__TRY(add(l, "}", 1));
+  ULL__TRY(ull__parquet_take(&l->reader, l->line.count));
   return l->visit(l->context, l->line.items, l->line.count);
 }
 

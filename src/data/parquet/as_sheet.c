@@ -147,7 +147,7 @@ static ull_status points_outside(const ull__parquet_reader *reader, int64_t colu
   return ull__error_holder("%s", reader->file.path);
 }
 
-static ull_status write_row(writing *w, const ull__parquet_reader *reader, int64_t row) {
+static ull_status write_row(writing *w, ull__parquet_reader *reader, int64_t row) {
   uint64_t written = 0;
   for (int64_t i = 0; i < w->column_count; i++) {
     if (w->columns[i].kind == ULL__COLUMN_UNREAD) continue;
@@ -155,6 +155,7 @@ static ull_status write_row(writing *w, const ull__parquet_reader *reader, int64
     if (!ull__column_value(&w->columns[i], reader->batch.children[i], row, reader->module, value))
       return points_outside(reader, i, row);
     size_t bytes = value->is_missing ? 0 : value->bytes;
+    ULL__TRY(ull__parquet_take(reader, bytes + 1));
     ULL__TRY(w->columns[i].is_picture ? write_picture(w, value->text, bytes)
                                       : write_field(w, value->text, bytes));
     ULL__TRY(ull__kept_write(w->writer, w->rows, ++written < w->read_count ? "," : "\n", 1));
@@ -162,7 +163,7 @@ static ull_status write_row(writing *w, const ull__parquet_reader *reader, int64
   return ULL_OK;
 }
 
-static ull_status write_batch(writing *w, const ull__parquet_reader *reader) {
+static ull_status write_batch(writing *w, ull__parquet_reader *reader) {
   const struct ArrowArray *batch = &reader->batch;
   for (int64_t i = 0; i < w->column_count; i++) {
     bool is_read = w->columns[i].kind != ULL__COLUMN_UNREAD;

@@ -2,12 +2,16 @@
  * the schema has, and as many rows in each as in the batch. */
 #include "data/parquet/reader.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/error.h"
 
 /* A batch takes about this much, and everything at a time no more than that. */
 static const int64_t BATCH_BYTES = 16 << 20, MOST_BYTES = INT64_C(2) << 30;
+
+/* What may be made of a file: a multiple of its size, and something for small ones. */
+static const uint64_t MOST_TIMES = 1000, MOST_EXTRA = 64 << 20;
 
 static ull_status cannot_read(const ull__parquet_reader *reader, const char *why) {
   ULL__FAIL(ULL_ERROR_DATA, "%s: cannot be read as Parquet: %s", reader->file.path, why);
@@ -58,6 +62,19 @@ ull_status ull__parquet_next(ull__parquet_reader *reader, bool *more) {
     sound = batch->children[i]->length >= batch->length;
   *more = sound;
   return sound ? ULL_OK : cannot_read(reader, "its columns are of different lengths");
+}
+
+ull_status ull__parquet_take(ull__parquet_reader *reader, uint64_t bytes) {
+  uint64_t file = reader->file.bytes, limit = MOST_EXTRA;
+  limit += file < UINT64_MAX / 2 / MOST_TIMES ? MOST_TIMES * file : UINT64_MAX / 2;
+  reader->taken_bytes += bytes;
+  if (reader->taken_bytes <= limit) return ULL_OK;
+  ULL__FAIL(ULL_ERROR_DATA,
+            "%s: its %" PRIu64 " bytes unfold to more than %" PRIu64 ": it is damaged, or made to "
+            "fill disks",
+            reader->file.path, file, limit);
+  ull__error_holder("%s", reader->file.path);
+  return ull__error_change("write what is meant as CSV");
 }
 
 ull_status ull__parquet_check(const ull__parquet_reader *reader, const ull__stamp *stamp) {
