@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/error.h"
 
 void ull__weights_hash_begin(ull__weights_hash *hash) {
@@ -23,10 +22,12 @@ static void add_text(ull__weights_hash *hash, const char *text) {
   ull__sha256_add(&hash->sha256, text, strlen(text) + 1);
 }
 
-static ull_status add_heading(ull__weights_hash *hash, const char *name, const char *dtype,
-                              const ull__shape *shape, uint64_t size_bytes) {
+ull_status ull__weights_hash_tensor(ull__weights_hash *hash, const char *name, ull_dtype dtype,
+                                    const ull__shape *shape) {
+  uint64_t size_bytes = 0;
   char dims[ULL__MAX_RANK * 21 + 1] = "";
   size_t used = 0;
+  ULL__TRY(ull__shape_bytes(shape, dtype, &size_bytes));
   ULL__TRY(check_complete(hash));
   const bool is_in_order = hash->is_first || strcmp(name, hash->last_name) > 0;
   if (strlen(name) >= sizeof hash->last_name || !is_in_order) {
@@ -40,17 +41,10 @@ static ull_status add_heading(ull__weights_hash *hash, const char *name, const c
   strcpy(hash->last_name, name);
   hash->is_first = false;
   add_text(hash, name);
-  add_text(hash, dtype);
+  add_text(hash, ull_dtype_safetensors_name(dtype));
   add_text(hash, dims);
   hash->left_bytes = size_bytes;
   return ULL_OK;
-}
-
-ull_status ull__weights_hash_tensor(ull__weights_hash *hash, const char *name, ull_dtype dtype,
-                                    const ull__shape *shape) {
-  uint64_t bytes = 0;
-  ULL__TRY(ull__shape_bytes(shape, dtype, &bytes));
-  return add_heading(hash, name, ull_dtype_safetensors_name(dtype), shape, bytes);
 }
 
 ull_status ull__weights_hash_add(ull__weights_hash *hash, const void *bytes, uint64_t size_bytes) {
@@ -66,31 +60,4 @@ ull_status ull__weights_hash_end(ull__weights_hash *hash, char text[ULL__SHA256_
   ULL__TRY(check_complete(hash));
   ull__sha256_end_hex(&hash->sha256, text);
   return ULL_OK;
-}
-
-static ull_status hash_tensor(ull__weights_hash *hash, const ull__safetensors *file,
-                              const ull__tensor_entry *entry, char *piece, uint64_t piece_bytes) {
-  ULL__TRY(add_heading(hash, entry->name, entry->stored_dtype, &entry->shape, entry->size_bytes));
-  for (uint64_t done = 0; done < entry->size_bytes;) {
-    const uint64_t left = entry->size_bytes - done;
-    const uint64_t part = left < piece_bytes ? left : piece_bytes;
-    ULL__TRY(ull__safetensors_read_bytes(file, entry, done, part, piece));
-    ULL__TRY(ull__weights_hash_add(hash, piece, part));
-    done += part;
-  }
-  return ULL_OK;
-}
-
-ull_status ull__safetensors_hash(const ull__safetensors *file, char text[ULL__SHA256_HEX]) {
-  enum { PIECE_BYTES = 1 << 18 };
-  ull__weights_hash hash;
-  char *piece = ull__alloc(PIECE_BYTES, 1);
-  if (piece == NULL) return ULL_ERROR_OUT_OF_MEMORY;
-  ull_status status = ULL_OK;
-  ull__weights_hash_begin(&hash);
-  for (uint32_t i = 0; i < ull__safetensors_count(file) && status == ULL_OK; i++) {
-    status = hash_tensor(&hash, file, ull__safetensors_at(file, i), piece, PIECE_BYTES);
-  }
-  ull__free(piece);
-  return status == ULL_OK ? ull__weights_hash_end(&hash, text) : status;
 }

@@ -8,7 +8,6 @@
 
 #include "base/sha256.h"
 #include "graph/shape.h"
-#include "model/safetensors/safetensors.h"
 
 typedef struct ull__weights_hash {
   ull__sha256 sha256;
@@ -29,8 +28,5 @@ ull_status ull__weights_hash_add(ull__weights_hash *hash, const void *bytes, uin
 
 /* Lower-case hexadecimal, terminated. */
 ull_status ull__weights_hash_end(ull__weights_hash *hash, char text[ULL__SHA256_HEX]);
-
-/* The same of a file of weights. */
-ull_status ull__safetensors_hash(const ull__safetensors *file, char text[ULL__SHA256_HEX]);
 
 #endif

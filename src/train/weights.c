@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "model/load_weights.h"
+#include "model/safetensors/safetensors.h"
 #include "model/weights_hash.h"
 #include "train/trainer.h"
 

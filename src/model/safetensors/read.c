@@ -150,16 +150,6 @@ const char *ull__safetensors_metadata(const ull__safetensors *file, const char *
       json_object_get(json_object_get(file->header.json, "__metadata__"), key));
 }
 
-ull_status ull__safetensors_read_bytes(const ull__safetensors *file, const ull__tensor_entry *entry,
-                                       uint64_t first, uint64_t count, void *bytes) {
-  if (first > entry->size_bytes || count > entry->size_bytes - first) {
-    return ULL__FAIL(ULL_ERROR_INVALID, "bytes %llu to %llu of tensor %s, which has %llu",
-                     (unsigned long long)first, (unsigned long long)(first + count), entry->name,
-                     (unsigned long long)entry->size_bytes);
-  }
-  return read_at(file, entry->offset_bytes + first, count, bytes);
-}
-
 /* Piece by piece, so that a conversion needs no second copy of the tensor. */
 static ull_status read_converted(const ull__safetensors *file, const ull__tensor_entry *entry,
                                  ull_dtype dtype, char *target) {

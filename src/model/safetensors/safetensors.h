@@ -48,10 +48,6 @@ const char *ull__safetensors_metadata(const ull__safetensors *file, const char *
 ull_status ull__safetensors_read(const ull__safetensors *file, const ull__tensor_entry *entry,
                                  ull_dtype dtype, void *bytes);
 
-/* Raw bytes [first, first + count) of a tensor as stored. */
-ull_status ull__safetensors_read_bytes(const ull__safetensors *file, const ull__tensor_entry *entry,
-                                       uint64_t first, uint64_t count, void *bytes);
-
 /* ---- writing ---- */
 
 typedef struct ull__safetensors_writer ull__safetensors_writer;
