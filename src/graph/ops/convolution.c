@@ -135,7 +135,12 @@ static ull_status conv2d_gradient(ull__gradients *gradients, const ull__node *no
   ULL__TRY(emit_weight_gradients(gradients, node, dy));
   if (!ull__gradients_wanted(gradients, node->inputs[0])) return ULL_OK;
   const ull__value_id inputs[] = {dy, node->inputs[1]};
-  return ull__gradients_emit_image(gradients, node, "conv2d_backward_input", inputs, 2);
+  ull__attribute_setting settings[ULL__MAX_ATTRIBUTES];
+  uint32_t count = ull__node_settings_sized(ull__gradients_graph(gradients), node, settings);
+  ull__value_id dx;
+  ULL__TRY(ull__gradients_emit(gradients, node, "conv2d_backward_input", "grad_input", inputs, 2,
+                               settings, count, &dx));
+  return ull__gradients_add(gradients, node->inputs[0], dx);
 }
 
 /* Multiply-adds: every element of y (or dy) meets one filter. */

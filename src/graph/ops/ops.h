@@ -117,11 +117,9 @@ ull__cost ull__cost_flops(const ull__graph *graph, const ull__node *node, double
  * `settings` has room for ULL__MAX_ATTRIBUTES. */
 uint32_t ull__node_settings(const ull__node *node, ull__attribute_setting *settings);
 
-/* The gradient of a node's input 0, [N, C, H, W]: emits `op`, which has the node's attributes and
- * input_h and input_w. */
-ull_status ull__gradients_emit_image(ull__gradients *gradients, const ull__node *node,
-                                     const char *op, const ull__value_id *inputs,
-                                     uint32_t input_count);
+/* The same, and behind them input_h and input_w of the node's input 0, [N, C, H, W]. */
+uint32_t ull__node_settings_sized(const ull__graph *graph, const ull__node *node,
+                                  ull__attribute_setting *settings);
 
 /* Attributes that make `reshape` give this shape. */
 ull_status ull__reshape_settings(const ull__shape *shape,

@@ -133,7 +133,12 @@ static ull_status emit_backward(ull__gradients *gradients, const ull__node *node
   if (!ull__gradients_wanted(gradients, node->inputs[0])) return ULL_OK;
   const ull__value_id inputs[] = {ull__gradients_of(gradients, node->outputs[0]),
                                   node->output_count > 1 ? node->outputs[1] : ULL__NONE};
-  return ull__gradients_emit_image(gradients, node, op, inputs, input_count);
+  ull__attribute_setting settings[ULL__MAX_ATTRIBUTES];
+  uint32_t count = ull__node_settings_sized(ull__gradients_graph(gradients), node, settings);
+  ull__value_id dx;
+  ULL__TRY(ull__gradients_emit(gradients, node, op, "grad_input", inputs, input_count, settings,
+                               count, &dx));
+  return ull__gradients_add(gradients, node->inputs[0], dx);
 }
 
 static ull_status max_gradient(ull__gradients *gradients, const ull__node *node) {
