@@ -51,8 +51,9 @@ static ull_status fail_bad(const ull_loader *loader, uint64_t sample,
   ULL__FAIL(status, "%.300s: %s: %s", path, ull_verdict_name(result->verdict), result->reason);
   ull__error_holder("%s", path);
   bool could_replace = loader->options.on_bad == ULL_ON_BAD_FAIL;
-  ull__error_change(could_replace ? "mend or remove the file, or use --on-bad replace"
-                                  : "mend or remove bad files: too many follow each other");
+  ull__error_change(
+      could_replace ? "mend or remove the file, or use --on-bad replace"
+                    : "mend or remove bad files, or raise --max-bad: too many follow each other");
   return ull__error_bytes(record.wanted_bytes, record.available_bytes);
 }
 
