@@ -153,9 +153,7 @@ static void photos_are_never_doubted(void **state) {
 static void verdicts_are_those_of_the_table(void **state) {
   (void)state;
   char line[1024], path[512], expected[64], whole[1024];
-  const char *source = getenv("ULLAGE_SOURCE_DIR");
-  snprintf(whole, sizeof whole, "%s/tests/data/image_verdicts.tsv", source ? source : ".");
-  FILE *table = fopen(whole, "r");
+  FILE *table = fopen(source_path("tests/data/image_verdicts.tsv"), "r");
   assert_non_null(table);
   int wrong = 0, rows = 0;
   ull_image_options options = ull_image_options_default();

@@ -13,6 +13,7 @@
 
 #include "data/image/changes.h"
 #include "model/safetensors/safetensors.h"
+#include "support/data_files.h"
 #include "support/pictures.h"
 
 static ull__safetensors *reference;
@@ -302,9 +303,7 @@ int main(void) {
       cmocka_unit_test(masks_stay_aligned_at_any_size),
       cmocka_unit_test(masks_may_have_another_size),
   };
-  char path[4096];
-  const char *source = getenv("ULLAGE_SOURCE_DIR");
-  snprintf(path, sizeof path, "%s/tests/data/pictures.safetensors", source ? source : ".");
+  const char *path = source_path("tests/data/pictures.safetensors");
   if (ull__safetensors_open(path, &reference) != ULL_OK) return 1;
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   ull__safetensors_close(reference);

@@ -12,6 +12,7 @@
 
 #include "base/json.h"
 #include "model/safetensors/safetensors.h"
+#include "support/data_files.h"
 #include "support/operator_run.h"
 
 static ull__safetensors *file;
@@ -378,12 +379,10 @@ static void test_stored_values(void **state) {
 
 static int open_files(void **state) {
   (void)state;
-  char path[512];
-  const char *source = getenv("ULLAGE_SOURCE_DIR") ? getenv("ULLAGE_SOURCE_DIR") : ".";
-  snprintf(path, sizeof path, "%s/tests/data/operators.safetensors", source);
-  if (ull__safetensors_open(path, &file) != ULL_OK) return -1;
-  snprintf(path, sizeof path, "%s/tests/data/operators.json", source);
-  return ull__json_load(path, 1 << 20, &cases) == ULL_OK ? 0 : -1;
+  if (ull__safetensors_open(source_path("tests/data/operators.safetensors"), &file) != ULL_OK)
+    return -1;
+  return ull__json_load(source_path("tests/data/operators.json"), 1 << 20, &cases) == ULL_OK ? 0
+                                                                                             : -1;
 }
 
 static int close_files(void **state) {

@@ -24,6 +24,7 @@
 #include "model/safetensors/safetensors.h"
 #include "plan/plan.h"
 #include "run/executor.h"
+#include "support/data_files.h"
 #include "train/recipe.h"
 #include "ullage/data.h"
 #include "ullage/train.h"
@@ -64,12 +65,9 @@ static void require(ull_status status) {
 
 /* tests/data/TITLE_WHAT */
 static const char *data_file(const network *n, const char *what) {
-  static char paths[4][1024];
-  static unsigned next;
-  const char *root = getenv("ULLAGE_SOURCE_DIR");
-  char *path = paths[next++ % 4];
-  snprintf(path, sizeof paths[0], "%s/tests/data/%s_%s", root ? root : ".", n->title, what);
-  return path;
+  char name[256];
+  snprintf(name, sizeof name, "tests/data/%s_%s", n->title, what);
+  return source_path(name);
 }
 
 /* ---- samples and losses ---- */

@@ -41,6 +41,11 @@ const char *path_in(const char *folder, const char *name) {
   return path;
 }
 
+const char *source_path(const char *name) {
+  const char *repository = getenv("ULLAGE_SOURCE_DIR");
+  return path_in(repository != NULL ? repository : ".", name);
+}
+
 void write_file(const char *path, const void *bytes, size_t count) {
   FILE *file = fopen(path, "wb");
   require(file != NULL, path);

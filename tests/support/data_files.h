@@ -16,6 +16,10 @@ void remove_tree(const char *folder);
 /* folder/name in one of eight rotating static buffers. */
 const char *path_in(const char *folder, const char *name);
 
+/* A file of the repository, such as "tests/data/x.json", in one of the same buffers; ctest says
+ * where the repository is, else it is the current folder. */
+const char *source_path(const char *name);
+
 void write_file(const char *path, const void *bytes, size_t count);
 void write_gzip(const char *path, const void *bytes, size_t count);
 

@@ -18,13 +18,6 @@
 #include "model/weights_hash.h"
 #include "support/data_trees.h"
 
-static char *data_path(const char *name) {
-  static char path[512];
-  if (getenv("ULLAGE_SOURCE_DIR") == NULL) skip();
-  snprintf(path, sizeof path, "%s/tests/data/%s", getenv("ULLAGE_SOURCE_DIR"), name);
-  return path;
-}
-
 /* A file of a header text and `data_bytes` bytes of data: 0, 1, 2, ... */
 static void write_parts(const char *path, const char *header, size_t data_bytes) {
   const size_t length = strlen(header);
@@ -51,7 +44,8 @@ static void test_reads_a_file_of_python(void **state) {
   ull__safetensors *file = NULL;
   float bias[10];
   double wide[10];
-  assert_int_equal(ull__safetensors_open(data_path("resnet_weights.safetensors"), &file), ULL_OK);
+  assert_int_equal(
+      ull__safetensors_open(source_path("tests/data/resnet_weights.safetensors"), &file), ULL_OK);
   assert_int_equal(ull__safetensors_count(file), 47);
   for (uint32_t i = 1; i < 47; i++) {
     assert_true(strcmp(ull__safetensors_at(file, i - 1)->name, ull__safetensors_at(file, i)->name) <
@@ -83,7 +77,7 @@ static void test_writes_what_python_writes(void **state) {
   char *old_bytes, *new_bytes;
   size_t old_size, new_size;
   ull__tensor_plan plans[64];
-  const char *path = data_path("gpt2_weights.safetensors");
+  const char *path = source_path("tests/data/gpt2_weights.safetensors");
   assert_int_equal(ull__safetensors_open(path, &file), ULL_OK);
   const uint32_t count = ull__safetensors_count(file);
   for (uint32_t i = 0; i < count; i++) {
@@ -157,8 +151,9 @@ static void test_every_truncation_is_refused(void **state) {
   (void)state;
   char *bytes;
   size_t size, checked = 0;
-  assert_int_equal(ull__file_read(data_path("resnet_weights.safetensors"), 1 << 24, &bytes, &size),
-                   ULL_OK);
+  assert_int_equal(
+      ull__file_read(source_path("tests/data/resnet_weights.safetensors"), 1 << 24, &bytes, &size),
+      ULL_OK);
   for (size_t cut = 0; cut < size; cut += cut < 4096 ? 1 : 211, checked++) {
     write_file(path_in(root, "cut"), bytes, cut);
     const ull_status status = open_file(path_in(root, "cut"));
@@ -178,8 +173,9 @@ static void test_changed_bytes_do_no_harm(void **state) {
   static const uint8_t values[] = {0, '"', '{', '}', '[', ',', '-', '9', 0x80, 0xFF};
   char *bytes;
   size_t size, refused = 0, changed = 0;
-  assert_int_equal(ull__file_read(data_path("gpt2_weights.safetensors"), 1 << 24, &bytes, &size),
-                   ULL_OK);
+  assert_int_equal(
+      ull__file_read(source_path("tests/data/gpt2_weights.safetensors"), 1 << 24, &bytes, &size),
+      ULL_OK);
   for (size_t i = 0; i < 8 + 2560; i += i < 300 ? 1 : 7) {
     const char old = bytes[i];
     bytes[i] = (char)values[i % sizeof values];
@@ -465,7 +461,7 @@ static void expect_hash(const char *name, const char *expected) {
   ull__safetensors *file = NULL;
   ull__weights_hash hash;
   char text[ULL__SHA256_HEX];
-  assert_int_equal(ull__safetensors_open(data_path(name), &file), ULL_OK);
+  assert_int_equal(ull__safetensors_open(source_path(name), &file), ULL_OK);
   ull__weights_hash_begin(&hash);
   for (uint32_t i = 0; i < ull__safetensors_count(file); i++) {
     const ull__tensor_entry *entry = ull__safetensors_at(file, i);
@@ -484,9 +480,9 @@ static void expect_hash(const char *name, const char *expected) {
 /* Computed by Python's hashlib from the file's JSON, as weights_hash.h describes it. */
 static void test_hash_of_a_file(void **state) {
   (void)state;
-  expect_hash("gpt2_weights.safetensors",
+  expect_hash("tests/data/gpt2_weights.safetensors",
               "c0320ab87edc9f7f77839f14f87eb86d268723058bbe264b926eb57bb9c294be");
-  expect_hash("resnet_weights.safetensors",
+  expect_hash("tests/data/resnet_weights.safetensors",
               "209615f039feec4a25b5a87b3b00b84f8c60dbe02186dcf4e90776ea115991ba");
 }
 

@@ -16,6 +16,7 @@
 #include "base/half.h"
 #include "model/load_weights.h"
 #include "model/safetensors/safetensors.h"
+#include "support/data_files.h"
 
 static ull__model *open_model(const char *text) {
   ull__model *model = NULL;
@@ -207,13 +208,6 @@ static int remove_path(void **state) {
   return unlink(path);
 }
 
-static const char *data_path(const char *name) {
-  static char text[512];
-  if (getenv("ULLAGE_SOURCE_DIR") == NULL) skip();
-  snprintf(text, sizeof text, "%s/tests/data/%s", getenv("ULLAGE_SOURCE_DIR"), name);
-  return text;
-}
-
 typedef struct taken {
   uint32_t calls;
   double sum;
@@ -239,16 +233,18 @@ static void test_loads_files_of_pytorch(void **state) {
   taken t = {0};
   uint32_t loaded = 0;
   ull__model *model = open_model("zoo:small_resnet");
-  assert_int_equal(ull__model_load_weights(model, data_path("resnet_weights.safetensors"), false,
-                                           take, &t, &loaded),
+  assert_int_equal(ull__model_load_weights(model,
+                                           source_path("tests/data/resnet_weights.safetensors"),
+                                           false, take, &t, &loaded),
                    ULL_OK);
   assert_int_equal(loaded, 47);
   assert_int_equal(t.calls, 47);
   assert_string_equal(t.last, "fc.bias");
   assert_true(t.sum > 100);
   t.must_fail = true;
-  assert_int_equal(ull__model_load_weights(model, data_path("resnet_weights.safetensors"), false,
-                                           take, &t, NULL),
+  assert_int_equal(ull__model_load_weights(model,
+                                           source_path("tests/data/resnet_weights.safetensors"),
+                                           false, take, &t, NULL),
                    ULL_ERROR_DEVICE);
   ull__model_destroy(model);
 }

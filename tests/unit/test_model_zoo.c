@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "model/model.h"
 #include "model/safetensors/safetensors.h"
+#include "support/data_files.h"
 
 static const char tiny_gpt2[] = "zoo:gpt2_tiny?width=32&vocab=100&seq=16";
 
@@ -105,10 +106,8 @@ static void test_torchvision_names(void **state) {
 /* ---- names against files that PyTorch wrote ---- */
 
 static void check_against_file(const char *text, const char *file_name) {
-  char path[512];
   ull__safetensors *file = NULL;
-  snprintf(path, sizeof path, "%s/tests/data/%s", getenv("ULLAGE_SOURCE_DIR"), file_name);
-  assert_int_equal(ull__safetensors_open(path, &file), ULL_OK);
+  assert_int_equal(ull__safetensors_open(source_path(file_name), &file), ULL_OK);
   ull__model *model = open_model(text);
   assert_int_equal(ull__safetensors_count(file), model->initial_count);
   for (uint32_t i = 0; i < ull__safetensors_count(file); i++) {
@@ -126,9 +125,8 @@ static void check_against_file(const char *text, const char *file_name) {
 
 static void test_names_equal_stored_weights(void **state) {
   (void)state;
-  if (getenv("ULLAGE_SOURCE_DIR") == NULL) skip();
-  check_against_file("zoo:small_resnet", "resnet_weights.safetensors");
-  check_against_file(tiny_gpt2, "gpt2_weights.safetensors");
+  check_against_file("zoo:small_resnet", "tests/data/resnet_weights.safetensors");
+  check_against_file(tiny_gpt2, "tests/data/gpt2_weights.safetensors");
 }
 
 /* ---- what is fed and what comes out ---- */

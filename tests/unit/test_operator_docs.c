@@ -11,6 +11,7 @@
 
 #include "graph/graph.h"
 #include "graph/ops/ops.h"
+#include "support/data_files.h"
 
 static const char *batch_rule_text(ull__batch_rule rule) {
   static const char *const texts[] = {"per sample", "free", "sum", "mean", "mixed"};
@@ -106,18 +107,10 @@ static char *make_document(size_t *size) {
   return text;
 }
 
-static const char *document_path(void) {
-  static char path[4096];
-  const char *root = getenv("ULLAGE_SOURCE_DIR");
-  if (!root) skip();
-  snprintf(path, sizeof path, "%s/docs/operators.md", root);
-  return path;
-}
-
 static void the_document_is_up_to_date(void **state) {
   (void)state;
   size_t size = 0;
-  const char *path = document_path();
+  const char *path = source_path("docs/operators.md");
   char *made = make_document(&size);
   const char *update = getenv("ULLAGE_UPDATE_GOLDEN");
   if (update && strcmp(update, "1") == 0) {
