@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "data/loader.h"
+#include "data/too_many_bad.h"
 
 /* A longer row of bad samples is not searched to its end. */
 enum { TRIES_MAX = 1000 };
@@ -40,20 +41,26 @@ static uint64_t most_tries(const ull_loader *loader, const ull__slot *slot) {
   return tries < candidates ? tries : candidates - 1;
 }
 
-static ull_status fail_bad(const ull_loader *loader, uint64_t sample,
+/* `met`: how many samples in a row were bad. */
+static ull_status fail_bad(const ull_loader *loader, uint64_t sample, uint64_t met,
                            const ull__sample_result *result, ull_status status) {
-  if (result->reason == NULL || result->reason[0] == '\0') return status;
   char name[512];
   const char *path = result->path != NULL
                          ? result->path
                          : ull_source_sample_name(loader->source, sample, name, sizeof name);
-  ull_error record = *ull_error_last();
-  ULL__FAIL(status, "%.300s: %s: %s", path, ull_verdict_name(result->verdict), result->reason);
-  ull__error_holder("%s", path);
   bool could_replace = loader->options.on_bad == ULL_ON_BAD_FAIL;
-  ull__error_change(
-      could_replace ? "mend or remove the file, or use --on-bad replace"
-                    : "mend or remove bad files, or raise --max-bad: too many follow each other");
+  const char *reason = result->reason != NULL ? result->reason : "";
+  if (!could_replace && met > loader->options.max_bad)
+    return ull__fail_too_many_bad(loader->source->text, met, loader->options.max_bad, "", path,
+                                  result->verdict,
+                                  reason[0] != '\0' ? reason : ull_error_last()->message);
+  if (reason[0] == '\0') return status;
+  ull_error record = *ull_error_last();
+  ULL__FAIL(status, "%.300s: %s: %s", path, ull_verdict_name(result->verdict), reason);
+  ull__error_holder("%s", path);
+  ull__error_change(could_replace ? "mend or remove the file, or use --on-bad replace"
+                                  : "mend or remove bad files: too many follow each other, "
+                                    "whatever --max-bad allows");
   return ull__error_bytes(record.wanted_bytes, record.available_bytes);
 }
 
@@ -106,7 +113,7 @@ static ull_status fill_place(ull_loader *loader, ull__worker *worker, ull__slot 
     if (on_bad == ULL_ON_BAD_SKIP) return ULL_OK;
     uint64_t most = most_tries(loader, slot);
     if (on_bad == ULL_ON_BAD_FAIL || attempt >= most)
-      return fail_bad(loader, sample, &result, status);
+      return fail_bad(loader, sample, attempt + 1, &result, status);
     ull__known_bad_add(&loader->known_bad, stream_place(loader, slot, place, attempt));
     attempt = next_try(loader, slot, place, attempt, most);
   }

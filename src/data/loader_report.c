@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "data/loader.h"
+#include "data/too_many_bad.h"
 
 #define LEAST_SHARE_BAD 100
 #define SHARE_BAD 10
@@ -37,29 +38,44 @@ static uint64_t allowed_bad(const ull_loader *loader, const ull__slot *slot) {
   return share > LEAST_SHARE_BAD ? share : LEAST_SHARE_BAD;
 }
 
-ull_status ull__loader_check_bad(const ull_loader *loader, const ull__slot *slot) {
-  uint64_t bad = loader->bad + count_bad(slot), allowed = allowed_bad(loader, slot);
-  if (bad <= allowed || loader->options.on_bad == ULL_ON_BAD_FAIL) return ULL_OK;
-  bool share = loader->options.max_bad == ULL_MAX_BAD_SHARE;
-  ULL__FAIL(ULL_ERROR_DATA, "%s: %" PRIu64 " samples were unusable; %" PRIu64 " are allowed",
-            loader->source->text, bad, allowed);
-  ull__error_holder("--max-bad %" PRIu64 "%s", allowed, share ? " (a tenth of the samples)" : "");
-  return ull__error_change("mend the data, or raise --max-bad");
+static ull__bad_sample describe_bad(const ull_loader *loader, const ull__slot *slot,
+                                    uint64_t place) {
+  bool has_reason = slot->reason != NULL && slot->reason[place] != NULL;
+  return (ull__bad_sample){.sample = ull__loader_asked(loader, slot, place),
+                           .times = 1,
+                           .reason = has_reason ? slot->reason[place] : "",
+                           .verdict = (ull_verdict)slot->asked[place]};
 }
 
 static void remember(ull_loader *loader, const ull__slot *slot, uint64_t place) {
-  uint64_t sample = ull__loader_asked(loader, slot, place);
+  ull__bad_sample bad = describe_bad(loader, slot, place);
   for (size_t i = 0; i < loader->bad_sample_count; i++) {
-    if (loader->bad_samples[i].sample != sample) continue;
+    if (loader->bad_samples[i].sample != bad.sample) continue;
     loader->bad_samples[i].times++;
     return;
   }
   if (loader->bad_sample_count == ULL__BAD_SAMPLES) return;
-  loader->bad_samples[loader->bad_sample_count++] = (ull__bad_sample){
-      .sample = sample,
-      .times = 1,
-      .reason = slot->reason != NULL && slot->reason[place] != NULL ? slot->reason[place] : "",
-      .verdict = (ull_verdict)slot->asked[place]};
+  loader->bad_samples[loader->bad_sample_count++] = bad;
+}
+
+/* The first bad sample of the slot, or where there is no slot, of all. */
+static ull__bad_sample find_example(const ull_loader *loader, const ull__slot *slot) {
+  if (slot == NULL) return loader->bad_samples[0];
+  uint64_t place = 0;
+  while (!ull_verdict_is_bad((ull_verdict)slot->asked[place])) place++;
+  return describe_bad(loader, slot, place);
+}
+
+ull_status ull__loader_check_bad(const ull_loader *loader, const ull__slot *slot) {
+  uint64_t bad = loader->bad + count_bad(slot), allowed = allowed_bad(loader, slot);
+  if (bad <= allowed || loader->options.on_bad == ULL_ON_BAD_FAIL) return ULL_OK;
+  bool share = loader->options.max_bad == ULL_MAX_BAD_SHARE;
+  ull__bad_sample example = find_example(loader, slot);
+  char path[ULL__RECORD_PATH_BYTES];
+  ull_source_sample_name(loader->source, example.sample, path, sizeof path);
+  return ull__fail_too_many_bad(loader->source->text, bad, allowed,
+                                share ? " (a tenth of the samples)" : "", path, example.verdict,
+                                example.reason);
 }
 
 void ull__loader_book_place(ull_loader *loader, const ull__slot *slot, uint64_t place) {

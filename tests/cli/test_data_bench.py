@@ -182,6 +182,30 @@ class DataBench(unittest.TestCase):
         self.assertEqual(result.code, 6)
         self.assertIn("2 are allowed", result.object["error"]["message"])
 
+    def test_too_many_are_told_alike(self):
+        """How many are bad, how many may be, a file of them and what to change: whatever is done about bad
+        ones, and however few may be."""
+        root = pathlib.Path(self.scratch.name) / "one or two"
+        train = ("train", "zoo:resnet8?classes=2&image=32", "--data", root, "--steps", 9, "--run",
+                 pathlib.Path(self.scratch.name) / "bad run")
+        files = pictures.write_folder(root, 12)
+        commands = [(first, rule) for first in (("data", "bench", root, "--mode", "eval"), train)
+                    for rule in ("replace", "skip")] + [(("data", "pack", root, "--out"), "skip")]
+        for bad in (1, 2):
+            files[5 * bad].write_bytes(b"")
+            for first, rule in commands:
+                arguments = (*first, "--on-bad", rule, "--batch-size", 4, "--json", "--max-bad")
+                if "pack" in first:
+                    arguments = (*first, f"{root} packed {bad}", "--on-bad", rule, "--json", "--max-bad")
+                result = command.run(*arguments, bad - 1)
+                error = result.object["error"]
+                self.assertEqual(result.code, 6, (first, rule))
+                self.assertIn(("1 sample was", "2 samples were")[bad - 1] + f" unusable; {bad - 1} are allowed: ",
+                              error["message"])
+                self.assertRegex(error["message"], r"/picture\d+\.png: empty")
+                self.assertIn("--max-bad", error["change"])
+                self.assertEqual(command.run(*arguments, 50).code, 0, (first, rule))
+
     # ---- memory ----
 
     def test_a_budget_that_is_too_small(self):

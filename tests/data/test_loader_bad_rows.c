@@ -255,6 +255,7 @@ static void nothing_but_bad_ones_ends_soon(void **state) {
       assert_int_equal(ull_status_exit_code(ULL_ERROR_DATA), 6);
       assert_non_null(strstr(ull_error_last()->message, "not_an_image"));
       assert_non_null(strstr(ull_error_last()->change, "too many follow each other"));
+      assert_non_null(strstr(ull_error_last()->change, "whatever --max-bad allows"));
       ull_loader_destroy(loader);
       uint64_t threads = workers > 0 ? (uint64_t)workers + 2 : 1;
       assert_true(files.opened <=

@@ -13,6 +13,7 @@
 #include "data/pack/classes.h"
 #include "data/pack/queue.h"
 #include "data/pack/state.h"
+#include "data/too_many_bad.h"
 
 enum { BAD_SAID = 10 };
 
@@ -81,11 +82,12 @@ static ull_status write_sample(packing *p, const ull__pack_sample *sample) {
 /* ---- verdicts ---- */
 
 static ull_status refuse_sample(const packing *p, const char *name, const ull__pack_sample *bad) {
+  if (p->options.on_bad != ULL_ON_BAD_FAIL)
+    return ull__fail_too_many_bad(ull_source_text(p->source), p->state.bad + 1, p->options.max_bad,
+                                  "", name, bad->verdict, bad->reason);
   ULL__FAIL(ULL_ERROR_DATA, "%s: %s: %s", name, ull_verdict_name(bad->verdict), bad->reason);
   ull__error_holder("%s", name);
-  return ull__error_change(p->state.bad > 0
-                               ? "mend the files, or allow more with --max-bad"
-                               : "mend the file, or pack with --on-bad skip or replace");
+  return ull__error_change("mend the file, or pack with --on-bad skip or replace");
 }
 
 /* Whether the sample goes into a shard. */
