@@ -2,6 +2,8 @@
  * one. */
 #include "base/utf8.h"
 
+#include <stdio.h>
+
 static bool continues(unsigned char byte) {
   return (byte & 0xC0) == 0x80;
 }
@@ -43,4 +45,10 @@ void ull__utf8_clean(char *text) {
     if (length == 0 || control) *text = '?';
     text += length > 0 ? length : 1;
   }
+}
+
+const char *ull__utf8_told(const char *text, char *buffer, size_t bytes) {
+  snprintf(buffer, bytes, "%s", text);
+  ull__utf8_clean(buffer);
+  return buffer;
 }

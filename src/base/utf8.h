@@ -15,4 +15,8 @@ bool ull__utf8_is_valid(const char *text);
  * is part of no character, such as the first half of one that was cut. */
 void ull__utf8_clean(char *text);
 
+/* A clean copy in `buffer`, cut where it is longer: what a name of a file becomes among other
+ * words. Returns `buffer`. */
+const char *ull__utf8_told(const char *text, char *buffer, size_t bytes);
+
 #endif

@@ -137,15 +137,15 @@ static void print_stream(const command *c, const ull_stream *stream) {
   char text[512], augment[256];
   const ull_loader_options *options = ull_stream_options(stream);
   bool training = strcmp(ull_config_text(c->config, "mode"), "train") == 0;
-  fprintf(c->report, "data      %s · %llu samples · %s · augmentation %s\n",
-          ull_source_text(ull_stream_source(stream)),
+  cli_put(c->report, "data      ", ull_source_text(ull_stream_source(stream)), " · ");
+  fprintf(c->report, "%llu samples · %s · augmentation %s\n",
           (unsigned long long)ull_stream_samples(stream), training ? "training" : "evaluation",
           ull_augment_describe(&options->augment, augment, sizeof augment));
   for (size_t i = 0; i < options->binding_count; i++) {
     const ull_binding *binding = &options->bindings[i];
     if (!binding->normalize.active) continue;
-    fprintf(c->report, "          %s normalised %s\n", binding->name,
-            ull_normalize_describe(&binding->normalize, text, sizeof text));
+    cli_put(c->report, "          ", binding->name, " normalised ");
+    fprintf(c->report, "%s\n", ull_normalize_describe(&binding->normalize, text, sizeof text));
   }
 }
 

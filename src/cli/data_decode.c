@@ -55,7 +55,8 @@ static char *describe(const ull_image *image, const char *path, const char *out)
 }
 
 static void print_words(FILE *report, const ull_image *image, const char *path) {
-  fprintf(report, "%s: %s, %s%s%s\n", path, image->format, ull_verdict_name(image->verdict),
+  cli_put(report, "", path, ": ");
+  fprintf(report, "%s, %s%s%s\n", image->format, ull_verdict_name(image->verdict),
           image->reason[0] ? ": " : "", image->reason);
   fprintf(report, "  %d x %d stored, orientation %d, %d x %d decoded, %.1f MiB of working memory\n",
           image->stored_width, image->stored_height, image->orientation, image->width,

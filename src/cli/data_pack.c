@@ -187,9 +187,10 @@ static void print_part(const packing *p, const part *one, double seconds) {
   }
   fputc('\n', out);
   if (bad > 0)
-    fprintf(out, "          %llu bad samples %s; the first: %s\n", (unsigned long long)bad,
-            fate[p->options.on_bad], result->first_bad);
-  fprintf(out, "          'tar:%s-*.tar'\n", one->prefix);
+    fprintf(out, "          %llu bad samples %s; ", (unsigned long long)bad,
+            fate[p->options.on_bad]);
+  if (bad > 0) cli_put(out, "the first: ", result->first_bad, "\n");
+  cli_put(out, "          'tar:", one->prefix, "-*.tar'\n");
 }
 
 /* ---- the command ---- */

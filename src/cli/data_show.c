@@ -104,7 +104,7 @@ static void print_array(const show *s, const ull_batch *batch, size_t number, ui
   uint64_t first = sample * elements;
   FILE *out = s->c->report;
   if (is_bytes(s, number)) {
-    fprintf(out, "  %s \"", array->name);
+    cli_put(out, "  ", array->name, " \"");
     for (uint64_t i = 0; i < elements; i++) {
       int byte = (int)number_at(array, first + i);
       fputc(byte >= ' ' && byte <= '~' ? byte : byte == '\n' ? ' ' : '.', out);
@@ -112,7 +112,7 @@ static void print_array(const show *s, const ull_batch *batch, size_t number, ui
     fprintf(out, "\"\n");
     return;
   }
-  fprintf(out, "  %s", array->name);
+  cli_put(out, "  ", array->name, "");
   for (uint64_t i = 0; i < elements && i < ELEMENTS_SHOWN; i++)
     fprintf(out, " %g", number_at(array, first + i));
   if (elements > ELEMENTS_SHOWN) fprintf(out, " ... (%llu)", (unsigned long long)elements);
@@ -120,7 +120,7 @@ static void print_array(const show *s, const ull_batch *batch, size_t number, ui
 }
 
 static void print_sample(const show *s, const ull_batch *batch, uint64_t sample, const char *path) {
-  fprintf(s->c->report, "%s\n", path);
+  cli_put(s->c->report, "", path, "\n");
   for (size_t i = 0; i < batch->array_count; i++) print_array(s, batch, i, sample);
 }
 
@@ -175,10 +175,11 @@ static int write_grid(show *s) {
     code = cli_finish(s->c, file, out, 0);
   }
   ull_encoded_free(&png);
-  if (code == 0)
-    fprintf(s->c->report, "%llu sample%s, %d x %d pixels, in %s\n", (unsigned long long)s->shown,
-            s->shown == 1 ? "" : "s", s->grid.width, s->grid.height, out);
-  return code;
+  if (code != 0) return code;
+  fprintf(s->c->report, "%llu sample%s, %d x %d pixels, in ", (unsigned long long)s->shown,
+          s->shown == 1 ? "" : "s", s->grid.width, s->grid.height);
+  cli_put(s->c->report, "", out, "\n");
+  return 0;
 }
 
 static void print_json(const show *s) {

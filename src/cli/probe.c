@@ -15,9 +15,11 @@ static void print_words(FILE *out, const ull_probe *p) {
   fprintf(out, ") · %s\n", p->instruction_set);
   fprintf(out, "memory    %.1f GiB in all, %.1f GiB may be taken\n", gib(p->total_bytes),
           gib(p->usable_bytes));
-  for (uint32_t i = 0; i < p->bound_count; i++)
-    fprintf(out, "          %s %s: %.1f GiB left of %.1f\n", i == p->least_bound ? "▸" : " ",
-            p->bounds[i].name, gib(p->bounds[i].left_bytes), gib(p->bounds[i].limit_bytes));
+  for (uint32_t i = 0; i < p->bound_count; i++) {
+    cli_put(out, i == p->least_bound ? "          ▸ " : "            ", p->bounds[i].name, ": ");
+    fprintf(out, "%.1f GiB left of %.1f\n", gib(p->bounds[i].left_bytes),
+            gib(p->bounds[i].limit_bytes));
+  }
   fprintf(out, "compute   %.0f GFLOP/s in a float32 matrix product on %u threads (%s)\n",
           p->flops_per_second * 1e-9, p->threads, p->fingerprint);
   fprintf(out, "copy      %.1f GB/s, read and write counted\n", p->copy_bytes_per_second * 1e-9);

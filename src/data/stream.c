@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/loader.h"
 
 enum { DEFAULT_SIDE = 224, NAME_BYTES = 64, LINE_BYTES = 1024, CLASS_NAME_BYTES = 512 };
@@ -159,13 +160,13 @@ static ull_status bind_arrays(const ull_config *config, ull_stream *stream) {
 }
 
 static void describe(ull_stream *stream) {
-  char augment[256], bound[512];
+  char augment[256], bound[512], name[LINE_BYTES / 2];
   ull_augment_describe(&stream->options.augment, augment, sizeof augment);
   ull_loader_bound_describe(&stream->bound, bound, sizeof bound);
   snprintf(stream->line, sizeof stream->line,
            "%s: %" PRIu64 " samples, batches of %" PRIu64 ", %s; %s",
-           ull_source_text(stream->source), ull_source_sample_count(stream->source),
-           stream->options.batch_size, augment, bound);
+           ull__utf8_told(ull_source_text(stream->source), name, sizeof name),
+           ull_source_sample_count(stream->source), stream->options.batch_size, augment, bound);
 }
 
 static ull_status prepare(const char *source, const ull_config *config, int workers,

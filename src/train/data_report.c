@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/utf8.h"
 
 /* Waiting beyond this share of the step is worth a change. */
 #define WAIT_SHARE 0.05
@@ -74,6 +75,7 @@ static void add_bad(const ull_trainer *t, uint64_t bad, char *text, size_t used,
   used += (size_t)snprintf(text + used, size - used, "bad       %llu samples were %s:\n",
                            (unsigned long long)bad,
                            t->job->train.options.refill ? "left out" : "replaced");
+  for (size_t i = 0; i < count; i++) ull__utf8_clean(samples[i].path);
   for (size_t i = 0; i < count && used < size; i++)
     used += (size_t)snprintf(text + used, size - used, "          %s: %s%s%s\n", samples[i].path,
                              ull_verdict_name(samples[i].verdict), samples[i].reason[0] ? ": " : "",

@@ -7,8 +7,11 @@
 #include "base/alloc.h"
 #include "base/byte_size.h"
 #include "base/error.h"
+#include "base/utf8.h"
 #include "plan/explain.h"
 #include "train/trainer.h"
+
+enum { NAME_BYTES = 1024 };
 
 typedef struct page {
   char text[8192];
@@ -30,10 +33,12 @@ static void add_model(page *p, const ull__job *job) {
 }
 
 static void add_feed(page *p, const char *title, const ull__feed *feed, bool training) {
-  char text[320];
-  add(p, "%-9s %s · %llu samples", title, ull_source_text(feed->source),
+  char text[NAME_BYTES];
+  add(p, "%-9s %s · %llu samples", title,
+      ull__utf8_told(ull_source_text(feed->source), text, sizeof text),
       (unsigned long long)ull_source_sample_count(feed->source));
-  if (ull_source_note(feed->source)[0]) add(p, " · %s", ull_source_note(feed->source));
+  if (ull_source_note(feed->source)[0])
+    add(p, " · %s", ull__utf8_told(ull_source_note(feed->source), text, sizeof text));
   for (size_t b = 0; b < feed->binding_count; b++)
     if (feed->bindings[b].normalize.active)
       add(p, " · normalised %s",
@@ -125,11 +130,13 @@ static const char *keep(ull_trainer *t, int kind, char *text) {
 
 const char *ull_trainer_header(ull_trainer *t) {
   page p = {.used = 0};
+  char text[NAME_BYTES];
   add_model(&p, t->job);
   add_data(&p, t->job);
   add_recipe(&p, t->job);
   add_plan(&p, t->job);
-  if (t->folder.path[0]) add(&p, "run       %s\n", t->folder.path);
+  if (t->folder.path[0])
+    add(&p, "run       %s\n", ull__utf8_told(t->folder.path, text, sizeof text));
   return keep(t, ULL__TEXT_HEADER, ull__strdup(p.text));
 }
 

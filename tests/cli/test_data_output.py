@@ -107,6 +107,16 @@ class DataOutput(unittest.TestCase):
         (root / "train" / "b\rc" / "\033]0;title\007.png").write_bytes(b"")
         said = "".join(self.data("scan", subject=root)[1].decode()) + self.data("bench", subject=root)[2]
         self.assertIn("b?c/?]0;title?.png: empty", said)
+        (root / "train" / "no\033[2J.txt").write_bytes(b"")
+        bad = root / "train" / "b\rc" / "\033]0;title\007.png"
+        run = pathlib.Path(self.folder, "run\033[2J\n\n")
+        arguments = ("zoo:resnet8?classes=2&image=32", "--data", root, "--batch-size", 1)
+        for words in (("train", *arguments, "--steps", 4, "--run", run), ("plan", *arguments), ("eval", *arguments),
+                      ("eval", run), ("data", "decode", bad), ("data", "show", root, "--out", f"{run}.png"),
+                      ("data", "pack", root, "--out", f"{run} packed"), ("check", f"{root}\033[2J")):
+            result = command.run(*words)
+            said += result.stdout + result.stderr
+        self.assertIn("run?[2J??", said)
         for letter in "\033\007\r":
             self.assertNotIn(letter, said)
 
