@@ -121,11 +121,11 @@ const char *ull_loader_bound_describe(const ull_loader_bound *bound, char *buffe
                                       size_t buffer_bytes) {
   char total[32], slot[32], thread[32], large[32], rest[32];
   uint64_t thread_bytes = bound->scratch_bytes + bound->reader_bytes / bound->threads;
-  size_t used = (size_t)snprintf(buffer, buffer_bytes,
-                                 "%s = %" PRIu64 " slots of %s + %" PRIu64 " threads of %s",
-                                 ull__byte_size_format(ull_loader_bound_total(bound), total),
-                                 bound->slots, ull__byte_size_format(bound->slot_bytes, slot),
-                                 bound->threads, ull__byte_size_format(thread_bytes, thread));
+  size_t used = (size_t)snprintf(
+      buffer, buffer_bytes, "%s = %" PRIu64 " slots of %s + %" PRIu64 " thread%s of %s",
+      ull__byte_size_format(ull_loader_bound_total(bound), total), bound->slots,
+      ull__byte_size_format(bound->slot_bytes, slot), bound->threads,
+      bound->threads == 1 ? "" : "s", ull__byte_size_format(thread_bytes, thread));
   if (bound->large_bytes > 0 && used < buffer_bytes) {
     used += (size_t)snprintf(buffer + used, buffer_bytes - used, " + %s for large pictures",
                              ull__byte_size_format(bound->large_bytes, large));

@@ -267,6 +267,17 @@ class Parquet(unittest.TestCase):
         expected = self.stream(f"parquet:{path}", env=env)
         self.assertEqual(self.stream(f"parquet:{path}", env=away), expected)
 
+    @unittest.skipIf(command.is_sanitized(), "sanitizers take memory of their own")
+    def test_the_library_is_not_in_training(self):
+        """Neither what the library takes nor what it leaves behind is beside a plan that knows nothing of it."""
+        path = self.root / "train.parquet"
+        draw = random.Random(7)
+        columns = {f"x{i}": [draw.random() for _ in range(20000)] for i in range(8)}
+        pq.write_table(pa.table(columns | {"label": [draw.randrange(3) for _ in range(20000)]}), path)
+        record = command.run_json("train", "zoo:mlp?classes=3&in=8", "--data", f"parquet:{path}", "--steps", 3,
+                                  "--run", self.root / "run", env=self.environment())
+        self.assertLessEqual(record["vmhwm_bytes"], record["planned_peak_bytes"]["device"])
+
     def test_without_rows(self):
         path = self.root / "empty.parquet"
         pq.write_table(self.table.slice(0, 0), path)

@@ -271,6 +271,7 @@ static ull_status open_parts(const ull__parquet_parts *parts, const char *patter
       .key_bytes = sizeof parts->key,
       .version = VERSION,
       .stamp = parts->stamp,
+      .apart = pattern,
   };
   ull__kept kept;
   ull_status status = ull__kept_open(&maker, &kept);

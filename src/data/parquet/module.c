@@ -1,10 +1,10 @@
 /* Looked for in $ULLAGE_PARQUET_MODULE alone where that is set; else beside the library or program
  * that this is part of, where both are installed, and where the system keeps libraries.
- * It is never closed: the library behind it is not made for that. */
+ * It is never closed: the library behind it is not made for that, and ends with the process of its
+ * own in which Parquet is read (base/apart.h). */
 #include "data/parquet/module.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,6 @@ static const char NAME[] = "ullage_parquet.so";
 
 enum { PATH_ROOM = 4096, WHY_ROOM = 512 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static const ull__parquet_module *loaded;
 
 static const ull__parquet_module *open_path(const char *path, char *why) {
@@ -62,10 +61,8 @@ static const ull__parquet_module *look(char *why) {
 
 ull_status ull__parquet_module_open(const ull__parquet_module **module) {
   char why[WHY_ROOM] = "";
-  pthread_mutex_lock(&mutex);
   if (loaded == NULL) loaded = look(why);
   *module = loaded;
-  pthread_mutex_unlock(&mutex);
   if (*module != NULL) return ULL_OK;
   ULL__FAIL(ULL_ERROR_UNSUPPORTED, "Parquet is not read here: its module is missing: %s", why);
   ull__error_holder("%s", NAME);

@@ -36,7 +36,7 @@ typedef const ull__parquet_module *(*ull__parquet_module_entry)(void);
 #include "ullage/status.h"
 
 /* Opens the module once in a process, for good; ULL_ERROR_UNSUPPORTED says where it was looked for
- * and how it is got. Thread safe. */
+ * and how it is got. For one thread: that of the process in which Parquet is read. */
 ull_status ull__parquet_module_open(const ull__parquet_module **module);
 #endif
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/apart.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "data/text/vocabulary.h"
@@ -148,6 +149,24 @@ static ull_status fill(ull__kept_writer *writer, const ull__kept_maker *maker,
   return write_header(writer, header);
 }
 
+typedef struct filling {
+  ull__kept_writer *writer;
+  const ull__kept_maker *maker;
+  ull__kept_header *header;
+} filling;
+
+static ull_status fill_apart(void *context) {
+  const filling *filling = context;
+  return fill(filling->writer, filling->maker, filling->header);
+}
+
+static ull_status have_filled(ull__kept_writer *writer, const ull__kept_maker *maker,
+                              ull__kept_header *header) {
+  filling filling = {writer, maker, header};
+  if (maker->apart == NULL) return fill(writer, maker, header);
+  return ull__run_apart(maker->apart, fill_apart, &filling, header, sizeof *header);
+}
+
 /* A file that has no name any more. */
 static ull_status open_nameless(const char *part, int *descriptor) {
   char *name = ull__format("%s.rest", part);
@@ -205,7 +224,7 @@ static ull_status make(const char *place, const char *part, const ull__kept_make
   writer->streams[0].descriptor = descriptor;
   ull_status status = open_nameless(part, &writer->streams[1].descriptor);
   if (status == ULL_OK) {
-    status = fill(writer, maker, &out->header);
+    status = have_filled(writer, maker, &out->header);
     close(writer->streams[1].descriptor);
   }
   if (status == ULL_OK) status = finish(place, part, is_fresh, descriptor, out);

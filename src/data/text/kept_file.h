@@ -43,6 +43,8 @@ typedef struct ull__kept_maker {
   size_t key_bytes;
   uint32_t version;
   ull__stamp stamp;
+  const char *apart; /* not NULL: `make` runs in a process of its own (base/apart.h), which is named
+                        so. What it leaves in `context` is lost */
 } ull__kept_maker;
 
 /* Finds the file or has it made; close it with ull__kept_close also after a failure. Where the

@@ -397,7 +397,8 @@ static ull_status open_kept(const ull__text_options *options, const ull__data_fi
                                  .key = key,
                                  .key_bytes = strlen(key),
                                  .version = VERSION,
-                                 .stamp = r.stamp};
+                                 .stamp = r.stamp,
+                                 .apart = options->is_parquet ? options->path : NULL};
   ull_status status = ull__kept_open(&maker, &out->kept);
   ull__free(key);
   return status == ULL_OK ? ull__token_stream_use_kept(out) : status;
