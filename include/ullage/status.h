@@ -61,7 +61,7 @@ const char *ull_status_text(ull_status status);
 int ull_status_exit_code(ull_status status);
 
 /* The calling thread's record. Borrowed until the thread's next failing call. Its status is ULL_OK
- * where nothing has failed yet. */
+ * where nothing has failed yet. A call that succeeds leaves it as it was. */
 const ull_error *ull_error_last(void);
 
 /* Forgets the calling thread's record. */

@@ -75,3 +75,8 @@ ull_status ull__error_restore(const ull_error *error) {
   if (error != &record) record = *error;
   return record.status;
 }
+
+ull_status ull__error_unless(ull_status status, const ull_error *before) {
+  if (status == ULL_OK) ull__error_restore(before);
+  return status;
+}

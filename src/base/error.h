@@ -41,4 +41,11 @@ ull_status ull__error_context(const char *format, ...) __attribute__((format(pri
 /* Copies a record taken on another thread into the calling thread's. Returns its status. */
 ull_status ull__error_restore(const ull_error *error);
 
+/* What a call that succeeds met on its way is not the caller's business: puts back the record as it
+ * was `before` unless `status` is a failure. Returns `status`.
+ *
+ *     const ull_error before = *ull_error_last();
+ *     return ull__error_unless(try_both(), &before); */
+ull_status ull__error_unless(ull_status status, const ull_error *before);
+
 #endif

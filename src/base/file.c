@@ -82,6 +82,15 @@ ull_status ull__file_read(const char *path, uint64_t limit_bytes, char **out, si
   return status;
 }
 
+ull_status ull__file_read_optional(const char *path, uint64_t limit_bytes, char **out,
+                                   size_t *out_bytes) {
+  const ull_error before = *ull_error_last();
+  *out = NULL;
+  *out_bytes = 0;
+  ull_status status = ull__file_read(path, limit_bytes, out, out_bytes);
+  return ull__error_unless(status == ULL_ERROR_OUT_OF_MEMORY ? status : ULL_OK, &before);
+}
+
 bool ull__write_all(int file, const void *data, uint64_t bytes) {
   const char *from = data;
   while (bytes > 0) {

@@ -12,6 +12,11 @@
  * ull__free) with a 0 byte behind the `*out_bytes` read. ULL_ERROR_IO names the path and why. */
 ull_status ull__file_read(const char *path, uint64_t limit_bytes, char **out, size_t *out_bytes);
 
+/* The same of a file that need not be there: `*out` is NULL and no record is left where it cannot
+ * be read. ULL_ERROR_OUT_OF_MEMORY. */
+ull_status ull__file_read_optional(const char *path, uint64_t limit_bytes, char **out,
+                                   size_t *out_bytes);
+
 /* Writes beside `path`, syncs, renames over it, syncs the folder: after a crash `path` is whole,
  * old or new. */
 ull_status ull__file_write_atomic(const char *path, const void *data, size_t bytes);

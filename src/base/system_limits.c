@@ -27,7 +27,7 @@ enum { SMALL_FILE_BYTES = 1 << 22, PATH_BYTES = 2048 };
 __attribute__((noinline)) static char *read_small(const char *root, const char *path) {
   char *full = ull__format("%s%s", root, path), *text = NULL;
   size_t bytes;
-  if (full != NULL && ull__file_read(full, SMALL_FILE_BYTES, &text, &bytes) != ULL_OK) text = NULL;
+  if (full != NULL) ull__file_read_optional(full, SMALL_FILE_BYTES, &text, &bytes);
   ull__free(full);
   return text;
 }

@@ -85,10 +85,9 @@ static ull_status read_names(ull_source *source, cifar *cifar, const char *folde
   if (path == NULL) return ull_error_last()->status;
   char *text = NULL;
   size_t bytes;
-  bool read =
-      access(path, R_OK) == 0 && ull__file_read(path, NAMES_FILE_MOST, &text, &bytes) == ULL_OK;
+  ull_status status = ull__file_read_optional(path, NAMES_FILE_MOST, &text, &bytes);
   ull__free(path);
-  if (!read) return ULL_OK;
+  if (text == NULL) return status;
   char *rest = text;
   for (char *line; (line = strsep(&rest, "\r\n")) != NULL;) {
     if (line[0] == '\0' || source->class_count == MOST_NAMES) continue;

@@ -312,11 +312,12 @@ static ull_status next_locked(ull_loader *loader, const ull_batch **batch) {
 }
 
 ull_status ull_loader_next(ull_loader *loader, const ull_batch **batch) {
+  const ull_error before = *ull_error_last(); /* bad samples that are replaced are no failure */
   *batch = NULL;
   pthread_mutex_lock(&loader->mutex);
   ull_status status = next_locked(loader, batch);
   pthread_mutex_unlock(&loader->mutex);
-  return status;
+  return ull__error_unless(status, &before);
 }
 
 void ull_loader_release(ull_loader *loader, const ull_batch *batch) {

@@ -287,6 +287,7 @@ ull_status ull_source_scan(const ull_source *source, const ull_scan_options *opt
                            ull_scan_report *report) {
   scan *s = ull__alloc(1, sizeof *s);
   if (s == NULL) return ull_error_last()->status;
+  const ull_error before = *ull_error_last();
   *report = (ull_scan_report){0};
   s->source = source;
   s->options = options;
@@ -300,5 +301,5 @@ ull_status ull_source_scan(const ull_source *source, const ull_scan_options *opt
   ull__id_map_free(&s->seen);
   ull__vector_free(&s->seconds);
   ull__free(s);
-  return status;
+  return ull__error_unless(status, &before);
 }

@@ -130,13 +130,13 @@ ull_status ull_source_open(const char *text, const ull_source_options *options, 
   ull_source *source = ull__alloc(1, sizeof *source);
   if (source == NULL) return ull_error_last()->status;
   source->split = options->split;
-  ull_status status = open_kind(source, text, options);
-  if (status != ULL_OK) {
+  const ull_error before = *ull_error_last();
+  ull_status status = ull__error_unless(open_kind(source, text, options), &before);
+  if (status == ULL_OK)
+    *out = source;
+  else
     ull_source_close(source);
-    return status;
-  }
-  *out = source;
-  return ULL_OK;
+  return status;
 }
 
 void ull_source_close(ull_source *source) {

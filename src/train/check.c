@@ -94,19 +94,19 @@ static ull_status look_at(const ull__model *model, ull_model_report *report) {
     snprintf(report->problem, sizeof report->problem, "%s", error.message);
   }
   report->splittable = ull__graph_check_splittable(model->graph) == ULL_OK;
-  ull_error_clear();
   ULL__TRY(write_text(model, report));
   return write_json(model, report, &error);
 }
 
 ull_status ull_model_check(const ull_config *config, ull_model_report *out) {
   ull__model *model = NULL;
+  const ull_error before = *ull_error_last();
   *out = (ull_model_report){0};
   ULL__TRY(ull__job_open_model(config, &model));
   ull_status status = look_at(model, out);
   ull__model_destroy(model);
   if (status != ULL_OK) ull_model_report_free(out);
-  return status;
+  return ull__error_unless(status, &before);
 }
 
 void ull_model_report_free(ull_model_report *report) {

@@ -160,11 +160,11 @@ ull_status ull_trainer_step(ull_trainer *t, const ull_array *arrays, size_t coun
     return ULL__FAIL(ULL_ERROR_INVALID, "ull_trainer_start comes before ull_trainer_step");
   if (t->job->evaluates_only)
     return ULL__FAIL(ULL_ERROR_INVALID, "a trainer made for `eval` does not train");
+  const ull_error before = *ull_error_last();
   uint32_t variant = 0;
   ull_status status = order_arrays(t, variant, samples, arrays, count, ordered);
   while (status == ULL_ERROR_MISMATCH && ++variant < t->job->variant_count)
     status = order_arrays(t, variant, samples, arrays, count, ordered);
-  ULL__TRY(status);
-  if (variant > 0) ull_error_clear();
+  ULL__TRY(ull__error_unless(status, &before));
   return ull__trainer_step_on(t, variant, ordered, samples, t->step / t->job->epoch_steps + 1, out);
 }

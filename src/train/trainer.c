@@ -19,7 +19,8 @@ ull_status ull_trainer_create(const ull_config *config, ull_trainer **out) {
   t->folder.lock = -1;
   t->accuracy = -1;
   t->began_ns = ull__clock_now_ns();
-  ull_status status = ull__job_create(config, &t->job);
+  const ull_error before = *ull_error_last();
+  ull_status status = ull__error_unless(ull__job_create(config, &t->job), &before);
   if (status != ULL_OK) {
     ull_trainer_destroy(t);
     return status;

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "base/error.h"
 #include "support/data_trees.h"
 #include "support/jpeg_files.h"
 #include "support/picture_folders.h"
@@ -368,6 +369,30 @@ static void skipped_ones_leave_no_gaps(void **state) {
   ull_loader_destroy(loader);
 }
 
+/* A record stays until a call fails: what is bad and replaced, or scanned, is no failure. */
+static void success_leaves_the_record_alone(void **state) {
+  (void)state;
+  spoil();
+  ull__fail(ULL_ERROR_INTERNAL, "before");
+  reopen();
+  ull_loader_options options = whole_options();
+  options.on_bad = ULL_ON_BAD_REPLACE;
+  options.max_bad = BAD;
+  options.workers = 0;
+  ull_loader *loader = create_loader(&options);
+  const ull_batch *batch;
+  while (ull_loader_next(loader, &batch) == ULL_OK && batch != NULL)
+    ull_loader_release(loader, batch);
+  assert_null(batch);
+  assert_true(ull_loader_count(loader).replaced > 0);
+  ull_loader_destroy(loader);
+  ull_scan_options scan = {.workers = 1};
+  ull_scan_report report;
+  assert_int_equal(ull_source_scan(source, &scan, &report), ULL_OK);
+  assert_true(report.bad > 0);
+  assert_string_equal(ull_error_last()->message, "before");
+}
+
 static void failures_name_file_and_verdict(void **state) {
   (void)state;
   spoil();
@@ -442,6 +467,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(bad_ones_are_replaced_by_position, set_up, tear_down),
       cmocka_unit_test_setup_teardown(replacements_are_the_next_good_ones, set_up, tear_down),
       cmocka_unit_test_setup_teardown(skipped_ones_leave_no_gaps, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(success_leaves_the_record_alone, set_up, tear_down),
       cmocka_unit_test_setup_teardown(failures_name_file_and_verdict, set_up, tear_down),
       cmocka_unit_test_setup_teardown(too_many_stop_at_their_batch, set_up, tear_down),
       cmocka_unit_test_setup_teardown(nothing_but_bad_ones_is_an_error, set_up, tear_down),

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "base/error.h"
 #include "base/system_limits.h"
 #include "support/data_trees.h"
 
@@ -33,8 +34,10 @@ static void put_machine(const char *cores) {
 static ull__system_limits read_limits(void) {
   ull__system_limits limits;
   uint64_t live = ull__alloc_count().live_bytes;
+  ull__fail(ULL_ERROR_INTERNAL, "before");
   assert_int_equal(ull__system_limits_read(root, &limits), ULL_OK);
   assert_int_equal(ull__alloc_count().live_bytes, live);
+  assert_string_equal(ull_error_last()->message, "before"); /* what is not there is no failure */
   return limits;
 }
 

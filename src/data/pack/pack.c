@@ -195,6 +195,7 @@ ull_status ull_pack(const ull_source *source, const ull_pack_options *options,
   *result = (ull_pack_result){0};
   packing *p = ull__alloc(1, sizeof *p);
   if (p == NULL) return ull_error_last()->status;
+  const ull_error before = *ull_error_last();
   p->source = source;
   p->options = *options;
   p->output.folder = p->output.part = -1;
@@ -205,5 +206,5 @@ ull_status ull_pack(const ull_source *source, const ull_pack_options *options,
   ull__pack_output_close(&p->output);
   ull__pack_state_free(&p->state);
   ull__free(p);
-  return status;
+  return ull__error_unless(status, &before);
 }

@@ -78,14 +78,8 @@ ull_status ull__class_names_find(ull_source *source, const ull_source_options *o
   size_t bytes = 0;
   char *path = find_path(shard);
   if (path == NULL) return ull_error_last()->status;
-  ull_status status = ULL_OK;
-  bool there = ull__file_exists(path);
-  if (there && ull__file_read(path, LARGEST_FILE, &names->text, &bytes) == ULL_OK)
-    status = keep(source, options, path, bytes, index, labels, names);
-  else if (there && ull_error_last()->status == ULL_ERROR_OUT_OF_MEMORY)
-    status = ULL_ERROR_OUT_OF_MEMORY;
-  else
-    ull_error_clear();
+  ull_status status = ull__file_read_optional(path, LARGEST_FILE, &names->text, &bytes);
+  if (names->text != NULL) status = keep(source, options, path, bytes, index, labels, names);
   ull__free(path);
   return status;
 }
