@@ -120,9 +120,17 @@ static ull_status read_json(ull_config *config, const json_t *object) {
   return ULL_OK;
 }
 
+/* What a flag names is part of the command: a mistake in it is one of usage. */
+static ull_status refuse_json(const char *path) {
+  ULL__FAIL(ULL_ERROR_USAGE, "%s", ull_error_last()->message);
+  ull__error_holder("%s", path);
+  return ull__error_change("mend it there, or write lines name = value");
+}
+
 static ull_status parse_json(ull_config *config, const char *path, const char *text, size_t bytes) {
   json_t *object;
   ull_status status = ull__json_parse(text, bytes, path, &object);
+  if (status == ULL_ERROR_DATA) return refuse_json(path);
   if (status != ULL_OK) return status;
   status = read_json(config, object);
   json_decref(object);

@@ -322,10 +322,11 @@ static void wrong_files_are_answered_with_line_and_path(void **state) {
       {"{\"batch-size\": null}", ": \"batch-size\" must be a text, a number or true or false"},
       {"{\"batch-size\": [[1]]}", ": \"batch-size\" must be a text, a number or true or false"},
       {"{", ": not valid JSON at line 1"},
+      {"{\n  \"batch-size\" 4\n}", ": not valid JSON at line 2, column 16: "},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     write_file(cases[i][0]);
-    assert_int_not_equal(PARSE(TRAIN, "m", "--config", path), ULL_OK);
+    assert_int_equal(PARSE(TRAIN, "m", "--config", path), ULL_ERROR_USAGE);
     assert_non_null(strstr(ull_error_last()->message, cases[i][1]));
     assert_non_null(strstr(ull_error_last()->message, path));
   }
