@@ -224,7 +224,7 @@ const ull__option ull__options[] = {
     INTEGER("n", "N", 1, 1024, "16", DATA, BIT(DATA), "show: samples in the picture"),
     TEXT("out", "FILE|DIR", NULL, DATA, BIT(DATA), "decode: file for the pixels (.ppm, .pgm); pack: "
          "folder of the shards, or the beginning of their names with a dash at its end; show: file "
-         "for the picture (.png)"),
+         "for the picture (.png, .jpg)"),
     TEXT("inputs", "FILE.npz", NULL, DATA, BIT(RUN), "arrays named as the model's inputs"),
     TEXT("outputs", "FILE.npz", NULL, DATA, BIT(RUN), "file for the model's outputs"),
 

@@ -6,6 +6,8 @@
 
 #include "cli/font.h"
 
+enum { JPEG_QUALITY = 95 };
+
 bool canvas_create(canvas *to, int width, int height, colour all) {
   *to = (canvas){.width = width, .height = height};
   to->pixels = malloc((size_t)width * (size_t)height * 3);
@@ -60,7 +62,8 @@ void canvas_text(canvas *to, int x, int y, int width, int scale, colour with, co
     draw_glyph(to, x + i * step, y, scale, with, letters[i]);
 }
 
-bool canvas_encode(const canvas *from, ull_encoded *out) {
+bool canvas_encode(const canvas *from, bool jpeg, ull_encoded *out) {
   ull_pixels pixels = {from->pixels, from->width, from->height, 3};
-  return ull_image_encode_png(&pixels, out) == ULL_OK;
+  return (jpeg ? ull_image_encode_jpeg(&pixels, JPEG_QUALITY, out)
+               : ull_image_encode_png(&pixels, out)) == ULL_OK;
 }

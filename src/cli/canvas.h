@@ -30,6 +30,6 @@ enum { CANVAS_GLYPH_WIDTH = 6, CANVAS_GLYPH_HEIGHT = 8 }; /* with what lies betw
 void canvas_text(canvas *to, int x, int y, int width, int scale, colour with, const char *text);
 
 /* As PNG; freed with ull_encoded_free. False with the error record where there is no memory. */
-bool canvas_encode(const canvas *from, ull_encoded *out);
+bool canvas_encode(const canvas *from, bool jpeg, ull_encoded *out);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "cli/data.h"
 #include "cli/data_text.h"
+#include "cli/picture_name.h"
 #include "ullage/image.h"
 
 static bool ends_with(const char *text, const char *end) {
@@ -80,6 +81,9 @@ static int report(const command *c, const char *path, const char *out, ull_statu
 
 int cli_data_decode(command *c, const char *path) {
   const char *out = ull_config_text(c->config, "out");
+  picture_format format = out != NULL ? cli_picture_format(out) : PICTURE_ANY;
+  if (format != PICTURE_ANY && format != PICTURE_PNM)
+    return cli_refuse_picture(c, out, ".ppm or .pgm");
   ull_image_options options = read_options(c, out);
   ull_image image;
   ull_status status = ull_image_decode_file(path, &options, &image);

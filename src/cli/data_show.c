@@ -8,6 +8,7 @@
 #include "cli/canvas.h"
 #include "cli/data.h"
 #include "cli/data_text.h"
+#include "cli/picture_name.h"
 #include "cli/show_tile.h"
 #include "ullage/stream.h"
 
@@ -166,15 +167,16 @@ static ull_status take_samples(show *s) {
 
 static int write_grid(show *s) {
   const char *out = ull_config_text(s->c->config, "out");
-  ull_encoded png;
+  ull_encoded encoded;
   int code;
-  if (!canvas_encode(&s->grid, &png)) return cli_fail(s->c, NULL);
+  bool jpeg = cli_picture_format(out) == PICTURE_JPEG;
+  if (!canvas_encode(&s->grid, jpeg, &encoded)) return cli_fail(s->c, NULL);
   FILE *file = cli_create(s->c, out, &code);
   if (file != NULL) {
-    fwrite(png.bytes, 1, png.count, file);
+    fwrite(encoded.bytes, 1, encoded.count, file);
     code = cli_finish(s->c, file, out, 0);
   }
-  ull_encoded_free(&png);
+  ull_encoded_free(&encoded);
   if (code != 0) return code;
   fprintf(s->c->report, "%llu sample%s, %d x %d pixels, in ", (unsigned long long)s->shown,
           s->shown == 1 ? "" : "s", s->grid.width, s->grid.height);
@@ -223,7 +225,11 @@ static int show_stream(show *s) {
 }
 
 int cli_data_show(command *c, const char *subject) {
+  const char *out = ull_config_text(c->config, "out");
+  picture_format format = out != NULL ? cli_picture_format(out) : PICTURE_ANY;
   show s = {.c = c};
+  if (format == PICTURE_PNM || format == PICTURE_OTHER)
+    return cli_refuse_picture(c, out, ".png or .jpg");
   if (ull_stream_open_config(subject, c->config, 0, &s.stream) != ULL_OK) return cli_fail(c, NULL);
   int code = show_stream(&s);
   ull_stream_close(s.stream);

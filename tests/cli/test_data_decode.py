@@ -111,6 +111,9 @@ class Decode(unittest.TestCase):
         self.assertEqual(command.run("data", "decode").code, USAGE)
         self.assertEqual(command.run("data").code, USAGE)
         self.assertEqual(command.run("data", "nothing", file).code, USAGE)
+        result = command.run("data", "decode", file, "--out", self.path / "b.png")
+        self.assertEqual((result.code, (self.path / "b.png").exists()), (USAGE, False))
+        self.assertIn("b.png: .ppm or .pgm is written", result.stderr)
         result = command.run("data", "decode", file, "--out", self.path / "no" / "where.ppm", "--json")
         self.assertEqual((result.code, result.object["error"]["code"]), (IO, "io"))
 

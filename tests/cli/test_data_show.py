@@ -158,10 +158,26 @@ class Show(unittest.TestCase):
         self.assertIn('input_ids "To be, or not to"', result.stdout)
         self.assertIn('target "o be, or not to "', result.stdout)
 
+    def test_the_ending_is_the_format(self):
+        source, sizes = self.make_photos(2), []
+        for name, magic in (("x.png", b"\x89PNG"), ("x.jpg", b"\xff\xd8\xff"), ("x.JPEG", b"\xff\xd8\xff")):
+            out = self.root / name
+            self.assertEqual(command.run("data", "show", source, "--out", out).code, 0)
+            self.assertEqual(out.read_bytes()[:len(magic)], magic)
+            said = command.run_json("data", "decode", out)
+            self.assertEqual(said["verdict"], "ok")
+            sizes.append((said["width"], said["height"]))
+        self.assertEqual(len(set(sizes)), 1)
+
     def test_refusals(self):
         source = self.make_photos(2)
         self.assertEqual(command.run("data", "show", source).code, 2)
         self.assertEqual(command.run("data", "show", source, "--out", "x.png", "--n", 0).code, 2)
+        for name in ("x.webp", "x.ppm", "x.GIF"):
+            refused = command.run("data", "show", source, "--out", self.root / name)
+            self.assertEqual(refused.code, 2)
+            self.assertRegex(refused.stderr, rf"{name}: .png or .jpg is written")
+            self.assertFalse((self.root / name).exists())
         nowhere = command.run("data", "show", source, "--out", self.root / "no/folder.png", "--json")
         self.assertEqual(nowhere.code, 1)
         self.assertIn("no/folder.png", nowhere.object["error"]["message"])
