@@ -14,7 +14,7 @@
 #include "data/content.h"
 #include "data/source.h"
 
-enum { ULL__INDEX_SECTIONS = 8, ULL__INDEX_NUMBERS = 8 };
+enum { ULL__INDEX_SECTIONS = 8, ULL__INDEX_NUMBERS = 12 };
 
 /* What tells whether a folder's list, or a file's content, is still the one that was indexed. */
 typedef struct ull__stamp {

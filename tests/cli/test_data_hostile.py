@@ -108,7 +108,10 @@ class Hostile(unittest.TestCase):
         for path, change in zip(files, changes):
             path.unlink()
             change(path)
-        said = decoded(raw("scan", self.root, "--json").stdout)
+        scanned = raw("scan", self.root, "--json")
+        said = decoded(scanned.stdout)
+        self.assertIn(f"1 files are left out: by name, place or kind they are no pictures of the set (the first: "
+                      f"{files[1].name})".encode(), scanned.stderr)
         self.assertEqual(said["samples"], 10)
         self.assertEqual(said["verdicts"]["ok"], 9)
         self.assertEqual(said["verdicts"]["unreadable"], 1)

@@ -107,6 +107,30 @@ static void fields_of_samples(void **state) {
   free_buffer(&npy);
 }
 
+/* Two members of a sample for one array: the last is used, and it is said, from the cache too. */
+static void doubled_fields_are_told(void **state) {
+  (void)state;
+  byte_buffer tar = {0};
+  append_text(&tar, "0.jpg", "first");
+  append_text(&tar, "0.png", "second");
+  append_text(&tar, "0.png", "third");
+  append_text(&tar, "1.jpg", "alone");
+  append_text(&tar, "1.seg.png", "mask");
+  append_text(&tar, "0.mask.png", "mask");
+  append_end(&tar);
+  put_buffer(root, "a.tar", &tar);
+  for (int again = 0; again < 2; again++) {
+    ull_source *source = open_or_fail(at_root("tar:", "a.tar"), ULL_SPLIT_TRAIN);
+    assert_int_equal(ull_source_sample_count(source), 2);
+    assert_string_equal(record_text(source, 0, 0), "third");
+    assert_string_equal(record_text(source, 1, 0), "alone");
+    assert_non_null(strstr(warnings(), "2 members are not used: a later one of the sample is for "
+                                       "the same array (the first: 0.jpg and 0.png)"));
+    ull_source_close(source);
+  }
+  free_buffer(&tar);
+}
+
 /* Their samples lack a field; what stands behind them is read. */
 static void links_and_sparse_files_are_left_out(void **state) {
   (void)state;
@@ -329,6 +353,7 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_root, remove_root)
       TEST(system_tars_equal_the_folder),
       TEST(fields_of_samples),
+      TEST(doubled_fields_are_told),
       TEST(links_and_sparse_files_are_left_out),
       TEST(members_apart_find_each_other),
       TEST(patterns_name_shards),

@@ -108,7 +108,8 @@ static void report(const ull_source *source) {
   if (numbers[ULL__FOLDER_IGNORED] > 0) {
     ull__index_text(&folder->index, ULL__FOLDER_TEXTS, numbers[ULL__FOLDER_IGNORED_NAME], name,
                     sizeof name);
-    ULL__LOG_WARNING("%s: %" PRIu64 " files are left out: by name or place they are no pictures of "
+    ULL__LOG_WARNING("%s: %" PRIu64
+                     " files are left out: by name, place or kind they are no pictures of "
                      "the set (the first: %s)",
                      source->text, numbers[ULL__FOLDER_IGNORED], name);
   }

@@ -92,6 +92,7 @@ static ull_status read_entries(ull__tree *tree, DIR *folder, const char *path, u
     if (entry->d_name[0] == '.') continue;
     entry_kind kind = kind_of(folder, entry);
     if (kind == ENTRY_FILE && takes_files) ULL__TRY(add_file(tree, number, entry->d_name));
+    if (kind == ENTRY_OTHER && takes_files) ULL__TRY(add_ignored(tree, entry->d_name));
     if (kind != ENTRY_FOLDER || below == NULL) continue;
     uint32_t at;
     ULL__TRY(append_text(tree, entry->d_name, &at));

@@ -30,7 +30,7 @@ typedef struct ull__tree {
   ull__index_texts texts;
   ULL__VECTOR(ull__tree_file) files;
   ULL__VECTOR(ull__tree_folder) folders;
-  uint64_t ignored;      /* files that are no pictures by name */
+  uint64_t ignored;      /* files that are no pictures by name or kind */
   uint32_t ignored_name; /* the first of them in order, where ignored > 0 */
   uint64_t loops;
   struct {

@@ -31,8 +31,8 @@ typedef struct build {
   int64_t *label_values;
   ULL__VECTOR(uint32_t) classes;
   ULL__VECTOR(ull__tar_window) windows;
-  uint64_t incomplete;
-  uint32_t incomplete_key, unread;
+  uint64_t incomplete, doubled;
+  uint32_t incomplete_key, unread, doubled_names;
 } build;
 
 static const char *text_at(const ull__tar_gather *gather, uint32_t at) {
@@ -167,6 +167,20 @@ static ull_status classes_from_folders(build *build) {
 
 /* ---- samples ---- */
 
+/* 1.jpg and 1.png: two members for one place. */
+static ull_status note_doubled(build *build, const ull__tar_part *part,
+                               const ull__tar_slot *before) {
+  const ull__tar_gather *gather = build->gather;
+  if (build->doubled++ > 0) return ULL_OK;
+  const char *key = text_at(gather, gather->groups.items[part->group].key);
+  char *names = ull__format("%s.%s and %s.%s", key, text_at(gather, before->field), key,
+                            text_at(gather, part->slot.field));
+  if (names == NULL) return ull_error_last()->status;
+  ull_status status = ull__tar_gather_text(build->gather, names, &build->doubled_names);
+  ull__free(names);
+  return status;
+}
+
 static ull_status place_slots(build *build) {
   const ull__tar_gather *gather = build->gather;
   uint64_t count;
@@ -177,8 +191,11 @@ static ull_status place_slots(build *build) {
   for (size_t i = 0; i < gather->parts.count; i++) {
     const ull__tar_part *part = &gather->parts.items[i];
     int place = build->chosen[part->array];
-    if (place >= 0)
-      build->slots[(uint64_t)part->group * build->array_count + (uint64_t)place] = part->slot;
+    if (place < 0) continue;
+    ull__tar_slot *slot =
+        &build->slots[(uint64_t)part->group * build->array_count + (uint64_t)place];
+    if (slot->block != UINT32_MAX) ULL__TRY(note_doubled(build, part, slot));
+    *slot = part->slot;
   }
   return ULL_OK;
 }
@@ -281,6 +298,8 @@ static ull_status make(const build *build, const ull_source_options *options, co
   parts.numbers[ULL__TAR_CUT_AT] = gather->cut_at;
   parts.numbers[ULL__TAR_UNREAD] = build->unread;
   parts.numbers[ULL__TAR_PACKED] = gather->packed;
+  parts.numbers[ULL__TAR_DOUBLED] = build->doubled;
+  parts.numbers[ULL__TAR_DOUBLED_NAMES] = build->doubled_names;
 #define PART(section, from, count_of, size) \
   parts.sections[section].data = (from);    \
   parts.sections[section].bytes = (count_of) * (size)

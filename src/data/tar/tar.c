@@ -132,6 +132,13 @@ static void report(const ull_source *source) {
   if (numbers[ULL__TAR_REGROUPED] > 0)
     ULL__LOG_WARNING("%s: %" PRIu64 " members do not lie beside the rest of their sample",
                      source->text, numbers[ULL__TAR_REGROUPED]);
+  if (numbers[ULL__TAR_DOUBLED] > 0) {
+    ull__index_text(&tar->index, ULL__TAR_TEXTS, numbers[ULL__TAR_DOUBLED_NAMES], text,
+                    sizeof text);
+    ULL__LOG_WARNING("%s: %" PRIu64 " members are not used: a later one of the sample is for the "
+                     "same array (the first: %s)",
+                     source->text, numbers[ULL__TAR_DOUBLED], text);
+  }
   ull__index_text(&tar->index, ULL__TAR_TEXTS, numbers[ULL__TAR_UNREAD], text, sizeof text);
   if (text[0] != '\0') ULL__LOG_INFO("%s: fields that are not read: %s", source->text, text);
 }

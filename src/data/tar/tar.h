@@ -34,6 +34,8 @@ enum {
   ULL__TAR_CUT_AT,         /* where */
   ULL__TAR_UNREAD,         /* fields that are not read, in the texts */
   ULL__TAR_PACKED,         /* 1: read through windows */
+  ULL__TAR_DOUBLED,        /* members that another one of the sample stands in for */
+  ULL__TAR_DOUBLED_NAMES,  /* the first such two, in the texts */
 };
 
 typedef struct ull__tar_shard {
