@@ -3,6 +3,7 @@
 import ctypes
 import os
 import pathlib
+import threading
 from ctypes import POINTER, c_bool, c_char, c_char_p, c_int, c_int64, c_size_t, c_uint8, c_uint64, c_void_p
 
 MAX_RANK = 7  # ULL_DATA_MAX_RANK
@@ -102,6 +103,20 @@ STRUCTURES = {
 }
 
 
+# What the library says beside its statuses, kept for the thread that opens something.
+HEARD = threading.local()
+LogCallback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
+LOG_WARNING = 1
+
+
+@LogCallback
+def hear(_user, _level, message):
+    messages = getattr(HEARD, "messages", None)
+    if messages is not None:
+        text = message.decode(errors="backslashreplace")
+        messages.append("".join(c if c.isprintable() else "?" for c in text))
+
+
 def find():
     """The library named by ULLAGE_LIBRARY, else the one built beside this package, else the
     system's."""
@@ -124,6 +139,7 @@ def load():
         ) from fault
     functions = {
         "ull_version": (c_char_p, []),
+        "ull_log_set": (None, [LogCallback, c_void_p, c_int]),
         "ull_status_name": (c_char_p, [c_int]),
         "ull_error_last": (POINTER(Error), []),
         "ull_stream_open": (c_int, [c_char_p, POINTER(c_char_p), c_size_t, POINTER(c_void_p)]),
@@ -148,4 +164,5 @@ def load():
     for name, (result, arguments) in functions.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
+    library.ull_log_set(hear, None, LOG_WARNING)
     return library

@@ -3,6 +3,7 @@
 import ctypes
 import functools
 import os
+import warnings
 
 from . import _library
 from .dlpack import Tensor
@@ -65,8 +66,16 @@ class _Stream:
         texts = [_text(name, f"{name}={value}") for name, value in settings.items()]
         handle = ctypes.c_void_p()
         array = (ctypes.c_char_p * max(len(texts), 1))(*texts)
-        _check(library().ull_stream_open(source, array, len(texts), ctypes.byref(handle)))
+        open_stream = library().ull_stream_open
+        _library.HEARD.messages = messages = []
+        try:
+            status = open_stream(source, array, len(texts), ctypes.byref(handle))
+        finally:
+            _library.HEARD.messages = None
+        _check(status)
         self.handle = handle.value
+        for message in messages:
+            warnings.warn(message, stacklevel=3)
 
     @property
     def loader(self):
@@ -136,7 +145,7 @@ class DataLoader:
                 the command line:
                 "tar:shards/*.tar", "csv:list.csv", "cifar:DIR", "idx:DIR", "tokens:FILE", ...
     batch_size  samples of this rank in a batch
-    size        side of the square pictures; needed for pictures
+    size        side of the square pictures; None: 224. Arrays are taken as they are stored
     seed        of order and random changes
     train       True: shuffled, random-resized-crop and flip. False: in order, resize and centre crop
     shuffle     None: as `train` says

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/utf8.h"
 #include "data/loader.h"
 
@@ -101,6 +102,27 @@ static bool has_pictures(const ull_source *source) {
   return false;
 }
 
+static bool has_side(const ull_source *source, int64_t side) {
+  for (size_t i = 0; i < ull_source_array_count(source); i++) {
+    const ull_array_info *info = ull_source_array(source, i);
+    bool same = info->image && info->shape[info->rank - 1] == side;
+    if (same && info->shape[info->rank - 2] == side) return true;
+  }
+  return false;
+}
+
+/* Arrays are taken as they are stored, and what only pictures take would be passed over silently.
+ */
+static void tell_unheeded(const ull_config *config, const ull_stream *stream) {
+  const char *text = ull_source_text(stream->source);
+  if (has_pictures(stream->source) || ull_source_is_fixed(stream->source)) return;
+  if (said(config, "size") && !has_side(stream->source, ull_config_integer(config, "size")))
+    ULL__LOG_WARNING("%s: has no encoded pictures: --size %" PRId64 " changes nothing", text,
+                     ull_config_integer(config, "size"));
+  if (is_word(config, "layout", "nhwc"))
+    ULL__LOG_WARNING("%s: has no encoded pictures: --layout nhwc changes nothing", text);
+}
+
 static ull_status choose_augment(const ull_config *config, ull_stream *stream) {
   ull_augment *augment = &stream->options.augment;
   if (!is_word(config, "augment", "auto"))
@@ -175,6 +197,7 @@ static ull_status prepare(const char *source, const ull_config *config, int work
   ULL__TRY(open_source(config, source, stream));
   stream->options = ull_loader_options_default(stream->source);
   ULL__TRY(bind_arrays(config, stream));
+  tell_unheeded(config, stream);
   ULL__TRY(choose_augment(config, stream));
   choose_order(config, stream);
   ULL__TRY(choose_means(config, workers, stream));

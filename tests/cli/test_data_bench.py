@@ -152,6 +152,19 @@ class DataBench(unittest.TestCase):
                 self.assertIn("no encoded pictures", result.object["error"]["message"])
         self.assertEqual(command.run("data", "bench", idx, "--augment", "crop:2,flip,vflip,mixup,cutmix").code, 0)
 
+    def test_what_would_change_nothing_is_told(self):
+        """A size, or an order of axes, of arrays that are taken as they are stored."""
+        idx = command.write_idx(pathlib.Path(self.scratch.name) / "stored", size=28)
+        for words, source, told in (
+                (("--size", 64), idx, "no encoded pictures: --size 64 changes nothing"),
+                (("--layout", "nhwc"), idx, "no encoded pictures: --layout nhwc changes nothing"),
+                (("--size", 28), idx, None), ((), idx, None), (("--size", 64, "--layout", "nhwc"), self.root, None),
+                (("--size", 64), "synthetic", None)):
+            said = command.run("data", "bench", source, "--batch-size", 4, *words)
+            self.assertEqual(said.code, 0)
+            self.assertEqual("changes nothing" in said.stderr, told is not None, words)
+            self.assertIn(told or "", said.stderr)
+
     def test_bad_files_are_replaced(self):
         said = self.bench("--batch-size", 10, root=self.spoiled())
         self.assertEqual(said["samples"], 30)

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 import unittest
+import warnings
 import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -216,6 +217,17 @@ class PythonLoader(unittest.TestCase):
         numpy.testing.assert_array_equal(last.transpose(0, 3, 1, 2), bytes_)
         self.assertLessEqual(numpy.abs(floats - bytes_).max(), 0.5001)
         self.assertLessEqual(numpy.abs(half.astype(numpy.float32) - floats).max(), 0.07)
+
+    def test_warnings_are_warnings(self):
+        """What the library has to say while it opens something, in the thread that asked."""
+        idx = command.write_idx(pathlib.Path(self.scratch.name) / "stored", size=28)
+        with self.assertWarnsRegex(UserWarning, "no encoded pictures: --size 64 changes nothing") as caught:
+            ullage.DataLoader(idx, size=64)
+        self.assertEqual(caught.filename, __file__)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ullage.DataLoader(idx, size=28)
+            self.loader()
 
     def test_batches_of_one_length(self):
         """Of texts in buckets: shapes, every document once, the command's bytes, resume."""
