@@ -28,7 +28,7 @@ static ull_status make_sample(void *context, uint64_t sample, size_t array, void
     memcpy(bytes, &label, sizeof label);
     return ULL_OK;
   }
-  uint8_t *pixels = bytes;
+  uint8_t *pixels = (uint8_t *)bytes; /* the cast is for C++ */
   for (int64_t i = 0; i < SIDE * SIDE; i++) pixels[i] = i / SIDE == label ? 255 : 0;
   return ULL_OK;
 }

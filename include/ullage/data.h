@@ -459,6 +459,7 @@ typedef struct ull_scan_report {
   double mean[3], deviation[3]; /* of pictures' pixels scaled to [0, 1], red, green, blue; good
                                    files alone. 0 where there are no pictures */
   uint64_t most_working_bytes;  /* the largest of all files */
+  uint64_t loader_bytes;        /* the least --loader-memory with which no picture is too big */
   double decode_seconds;        /* of all threads together */
 } ull_scan_report;
 

@@ -107,9 +107,10 @@ static void print_sizes(FILE *out, const ull_scan_report *r) {
   if (r->decode_seconds > 0)
     fprintf(out,
             "decode    %.3f thread seconds per 1000 files; the largest took %.1f %s of working "
-            "memory (--loader-memory: four times that)\n",
+            "memory (a --loader-memory of %.1f MiB, or what slots and threads need)\n",
             r->decode_seconds * 1000 / (double)r->files,
-            (double)r->most_working_bytes / (small ? 1024.0 : 1048576.0), small ? "KiB" : "MiB");
+            (double)r->most_working_bytes / (small ? 1024.0 : 1048576.0), small ? "KiB" : "MiB",
+            (double)r->loader_bytes / 1048576.0 + 0.05);
 }
 
 static void print_part(FILE *out, const part *p) {
@@ -161,6 +162,7 @@ static ull_scan_report add_up(const scanner *s) {
   for (int v = 0; v < ULL_VERDICT_COUNT; v++) all.verdicts[v] += r->verdicts[v];
   if (r->most_working_bytes > all.most_working_bytes)
     all.most_working_bytes = r->most_working_bytes;
+  if (r->loader_bytes > all.loader_bytes) all.loader_bytes = r->loader_bytes;
   return all;
 }
 
@@ -182,14 +184,15 @@ static char *describe(const scanner *s) {
     json_decref(told);
   }
   json_t *object = json_pack(
-      "{s:i, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:[i,i], s:[i,i], s:I, s:f, s:f, s:O}",
+      "{s:i, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:[i,i], s:[i,i], s:I, s:I, s:f, s:f, "
+      "s:O}",
       "schema", 1, "samples", (json_int_t)all.samples, "files", (json_int_t)all.files, "bytes",
       (json_int_t)all.bytes, "bad", (json_int_t)all.bad, "duplicates", (json_int_t)all.duplicates,
       "verdicts", verdicts, "classes", classes, "mean", reals(all.mean), "std",
       reals(all.deviation), "widths", all.least_width, all.most_width, "heights", all.least_height,
       all.most_height, "most_working_bytes", (json_int_t)all.most_working_bytes,
-      "cpu_seconds_per_1000", all.files > 0 ? s->cpu_seconds * 1000 / (double)all.files : 0.0,
-      "decode_seconds_per_1000",
+      "loader_memory_bytes", (json_int_t)all.loader_bytes, "cpu_seconds_per_1000",
+      all.files > 0 ? s->cpu_seconds * 1000 / (double)all.files : 0.0, "decode_seconds_per_1000",
       all.files > 0 ? all.decode_seconds * 1000 / (double)all.files : 0.0, "bad_files", s->bad);
   char *line = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
   json_decref(object);

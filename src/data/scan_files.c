@@ -16,7 +16,7 @@
 #include "base/system_limits.h"
 #include "base/vector.h"
 
-enum { CHUNK_SAMPLES = 256, WORKERS_MAX = 256 };
+enum { CHUNK_SAMPLES = 256, WORKERS_MAX = 256, PAGE = 4096 };
 
 typedef struct scan {
   const ull_source *source;
@@ -39,6 +39,7 @@ typedef struct scan {
   ULL__VECTOR(uint64_t) seconds; /* second halves, by file */
   ull_scan_report *report;
   uint64_t size_count;
+  uint64_t most_region_bytes;
 } scan;
 
 static size_t files_of_sample(const scan *s) {
@@ -113,6 +114,7 @@ static void add_to_report(scan *s, const ull__scan_result *result, bool duplicat
   report->decode_seconds += (double)result->decode_ns * 1e-9;
   if (result->working_bytes > report->most_working_bytes)
     report->most_working_bytes = result->working_bytes;
+  if (result->region_bytes > s->most_region_bytes) s->most_region_bytes = result->region_bytes;
   if (result->width == 0) return;
   bool first = s->size_count++ == 0;
   widen(result->width, first, &report->least_width, &report->most_width);
@@ -252,6 +254,12 @@ static int choose_workers(const ull_scan_options *options) {
   return workers < WORKERS_MAX ? workers : WORKERS_MAX;
 }
 
+/* The budget whose quarter, in whole pages, is the region. */
+static uint64_t budget_of(const scan *s) {
+  uint64_t pages = (s->most_region_bytes + PAGE - 1) / PAGE * PAGE;
+  return pages == 0 ? 0 : 4 * pages + s->source->resident_bytes;
+}
+
 static void sum_up(const scan *s) {
   ull__pixel_sums all = {0};
   for (int i = 0; i < s->workers; i++) {
@@ -263,6 +271,7 @@ static void sum_up(const scan *s) {
     }
   }
   s->report->pixels = all.pixels;
+  s->report->loader_bytes = budget_of(s);
   for (int c = 0; c < 3 && all.pixels > 0; c++) {
     double mean = (double)all.sum[c] / (double)all.pixels;
     double variance = (double)all.square_sum[c] / (double)all.pixels - mean * mean;

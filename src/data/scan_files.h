@@ -32,7 +32,8 @@ typedef struct ull__scan_result {
   const char *reason;
   int width, height;
   uint64_t bytes, working_bytes;
-  uint64_t hash[2]; /* of the encoded bytes */
+  uint64_t region_bytes; /* the least region for large pictures in which a loader decodes it */
+  uint64_t hash[2];      /* of the encoded bytes */
   uint64_t decode_ns;
 } ull__scan_result;
 

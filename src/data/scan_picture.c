@@ -108,9 +108,12 @@ static ull_status decode(ull__scanner *scanner, bool mask, ull__image_info *info
                                 .class_numbers = mask};
   ull__image_delivery delivery;
   ull_status status = ull__image_prepare(scanner->reader, &request, info, &delivery);
-  if (info->verdict == ULL_VERDICT_TOO_BIG) result->working_bytes = ull_error_last()->wanted_bytes;
+  if (info->verdict == ULL_VERDICT_TOO_BIG)
+    result->working_bytes = result->region_bytes = ull_error_last()->wanted_bytes;
   ULL__TRY(status);
   result->working_bytes = delivery.scratch_bytes + delivery.library_bytes;
+  result->region_bytes =
+      delivery.least_bytes > 0 ? delivery.least_bytes : result->working_bytes * 8 / 7;
   ULL__TRY(provide(scanner, delivery.scratch_bytes + ULL__SCRATCH_ALIGNMENT));
   ull__scratch scratch = ull__scratch_over(scanner->memory, scanner->memory_bytes);
   row_counter counter = {.width = delivery.region.width, .channels = request.channels};

@@ -85,6 +85,20 @@ class WebPMemory(unittest.TestCase):
                                       "--epochs", 1, "--threads", 1, "--run", pathlib.Path(scratch) / "run")
             self.assertLessEqual(record["vmhwm_bytes"], record["planned_peak_bytes"]["device"])
 
+    def test_the_budget_that_scan_names_is_enough(self):
+        """Bands make do with less than all of a picture, and that is what is named; less is too little."""
+        with command.folder() as scratch:
+            root = pathlib.Path(scratch) / "pictures"
+            (root / "all").mkdir(parents=True)
+            make_large(root / "all")
+            said = command.run_json("data", "scan", root)
+            enough = said["loader_memory_bytes"]
+            self.assertLess(enough, 4 * said["most_working_bytes"])
+            record, _ = bench(root, 1, enough, "--mode", "eval")
+            self.assertEqual(record["verdicts"]["ok"], LARGE_PICTURES)
+            record, _ = bench(root, 1, enough - 40960, "--mode", "eval")
+            self.assertGreater(record["verdicts"]["too_big"], 0)
+
     def test_bands_are_the_picture(self):
         with command.folder() as scratch:
             root = pathlib.Path(scratch) / "pictures"

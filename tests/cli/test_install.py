@@ -49,6 +49,9 @@ class Install(unittest.TestCase):
                   *self.flags)
         self.assertIn("6 samples", self.tool(program, self.photos, "size=16", "workers=1"))
         self.assertIn("1000 samples", self.tool(program))
+        self.tool("c++", "-std=c++20", "-Wall", "-Werror", "-x", "c++", command.ROOT / "examples" / "load.c", "-o",
+                  program, *self.flags)
+        self.assertIn("6 samples", self.tool(program, self.photos, "size=16", "workers=1"))
 
     def test_headers_are_those_of_a_cxx_program(self):
         headers = sorted(path.name for path in (self.prefix / "include" / "ullage").iterdir())

@@ -91,6 +91,8 @@ typedef struct ull__image_delivery {
                            about the same */
   uint64_t library_bytes; /* libwebp's own heap while it decodes, at most but for tables of hostile
                              files; 0 for the others */
+  uint64_t least_bytes; /* the limit with which no region of this picture is refused, where that is
+                           less than all of it takes; 0: it is not */
 } ull__image_delivery;
 
 /* ULL_ERROR_DATA with verdict TOO_BIG in *info where limits.memory_bytes is passed: the record says

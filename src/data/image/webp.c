@@ -131,7 +131,8 @@ static ull_status prepare(ull__image_reader *reader, void *state, const ull__ima
   uint64_t most = most_pixel_bytes(reader, other), pixels = rows_bytes(part.width, part.height);
   uint64_t least = rows_bytes(info->width, info->height / MOST_BANDS + EDGE_ROWS + 1);
   if (least > whole) least = whole;
-  if (most < least) ULL__TRY(ull__image_check_need(reader, info, (other + least) * 8 / 7 + 8));
+  uint64_t need = (other + least) * 8 / 7 + 8;
+  if (most < least) ULL__TRY(ull__image_check_need(reader, info, need));
   w->band_rows = request->region.height;
   if (pixels > most) {
     w->band_rows = (int)(most / rows_bytes(part.width, 1)) - EDGE_ROWS;
@@ -139,6 +140,7 @@ static ull_status prepare(ull__image_reader *reader, void *state, const ull__ima
   }
   *delivery = (ull__image_delivery){.reduction = 1, .region = request->region};
   delivery->library_bytes = library;
+  delivery->least_bytes = need;
   delivery->scratch_bytes = other - library + pixels;
   delivery->whole_bytes = other - library + (whole < most ? whole : most);
   return ULL_OK;
