@@ -110,7 +110,8 @@ class _Loan:
 
 
 class Batch(tuple):
-    """The arrays of a batch, inputs before targets, with where they come from:
+    """The arrays of a batch, inputs before targets, with where they come from. Where there is but one
+    array, such as pictures without classes, None follows it: `for x, y in loader` always holds.
 
     names         of the arrays
     samples       how many there are
@@ -126,7 +127,7 @@ class Batch(tuple):
 
 
 def _describe(batch, fields, arrays, names):
-    result = Batch(arrays)
+    result = Batch(arrays if len(arrays) > 1 else [*arrays, None])
     count = fields.samples
     result.names, result.samples = names, count
     result.sample_index = fields.sample_index[:count]
@@ -162,8 +163,8 @@ class DataLoader:
     output      "numpy", or "dlpack" for objects that torch.from_dlpack and others take
     copy        True: arrays of their own instead of views into the ring
 
-    Iterating yields one epoch as Batch tuples, (images, labels) for a folder; the next loop is the
-    next epoch, also where a loop ended early. After load_state_dict the first loop is the rest of
+    Iterating yields one epoch as Batch tuples, (images, labels) for a folder, (images, None) where it
+    has no class folders; the next loop is the next epoch, also where a loop ended early. After load_state_dict the first loop is the rest of
     that epoch. Arrays are views into the loader's memory and stay valid as
     long as they are kept; where a loop keeps more batches than the ring can spare, it gets copies.
     One thread at a time may iterate.

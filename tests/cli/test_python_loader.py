@@ -218,6 +218,12 @@ class PythonLoader(unittest.TestCase):
         self.assertLessEqual(numpy.abs(floats - bytes_).max(), 0.5001)
         self.assertLessEqual(numpy.abs(half.astype(numpy.float32) - floats).max(), 0.07)
 
+    def test_pictures_without_classes(self):
+        flat = self.folder / "class 1"
+        pairs = [(images, labels) for images, labels in ullage.DataLoader(str(flat), BATCH, SIZE)]
+        self.assertEqual(sum(len(images) for images, _ in pairs), len(list(flat.iterdir())))
+        self.assertTrue(all(labels is None for _, labels in pairs))
+
     def test_warnings_are_warnings(self):
         """What the library has to say while it opens something, in the thread that asked."""
         idx = command.write_idx(pathlib.Path(self.scratch.name) / "stored", size=28)
