@@ -13,10 +13,10 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "data/kept_file.h"
 #include "data/parquet/column.h"
 #include "data/parquet/parts.h"
 #include "data/parquet/reader.h"
-#include "data/text/kept_file.h"
 
 enum { BULK, NAMES, VERSION = 2 };
 

@@ -4,7 +4,7 @@
 
 #include "base/sha256.h"
 #include "data/index_file.h"
-#include "data/tar/pattern.h"
+#include "data/pattern.h"
 
 typedef struct ull__parquet_parts {
   ull__paths paths;   /* in the order of their bytes */

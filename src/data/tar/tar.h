@@ -9,8 +9,8 @@
 #include "base/vector.h"
 #include "data/index_file.h"
 #include "data/npy.h"
+#include "data/pattern.h"
 #include "data/source.h"
-#include "data/tar/pattern.h"
 #include "data/tar/stream.h"
 
 enum { ULL__TAR_VERSION = 3, ULL__TAR_ARRAYS = 16, ULL__TAR_ARRAY_NAME = 64 };

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/vector.h"
 #include "data/text/tokenizer_internal.h"
 #include "data/text/unicode.h"
@@ -140,7 +141,7 @@ static ull_status encode_word(ull__encoder *e, const uint8_t *word, size_t bytes
                               ull__token_list *out) {
   cached_word *place = NULL;
   if (bytes <= CACHED_BYTES) {
-    place = &e->cache[ull__text_hash(word, bytes) & (CACHE_PLACES - 1)];
+    place = &e->cache[ull__hash_bytes(word, bytes) & (CACHE_PLACES - 1)];
     if (place->length == bytes && memcmp(place->text, word, bytes) == 0)
       return append(out, place->ids, place->count);
   }

@@ -3,7 +3,7 @@
 #ifndef ULL_DATA_TEXT_TOKEN_STREAM_H
 #define ULL_DATA_TEXT_TOKEN_STREAM_H
 
-#include "data/text/kept_file.h"
+#include "data/kept_file.h"
 #include "data/text/text_options.h"
 
 /* Stands for a target that the loss leaves out. */

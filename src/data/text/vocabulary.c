@@ -5,25 +5,8 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/vector.h"
-
-static uint64_t mix(uint64_t a, uint64_t b) {
-  __uint128_t product =
-      (__uint128_t)(a ^ UINT64_C(0x9e3779b97f4a7c15)) * (b ^ UINT64_C(0xe7037ed1a0b428db));
-  return (uint64_t)product ^ (uint64_t)(product >> 64);
-}
-
-uint64_t ull__text_hash(const void *text, size_t length) {
-  const uint8_t *at = text;
-  uint64_t hash = length, word;
-  for (; length >= sizeof word; at += sizeof word, length -= sizeof word) {
-    memcpy(&word, at, sizeof word);
-    hash = mix(hash, word);
-  }
-  word = 0;
-  memcpy(&word, at, length);
-  return mix(mix(hash, word), UINT64_C(0x8ebc6af09c88c6e3));
-}
 
 static ull__vocabulary_entry *find(const ull__vocabulary *v, const void *text, size_t length,
                                    uint64_t hash) {
@@ -74,7 +57,7 @@ static ull_status refuse(const void *text, size_t length, uint32_t id, const cha
 }
 
 ull_status ull__vocabulary_put(ull__vocabulary *v, const void *text, size_t length, uint32_t id) {
-  uint64_t hash = ull__text_hash(text, length);
+  uint64_t hash = ull__hash_bytes(text, length);
   if (id >= ULL__VOCABULARY_MOST || v->count >= ULL__VOCABULARY_MOST || length > INT32_MAX)
     return refuse(text, length, id, "the vocabulary is too large");
   if (find(v, text, length, hash) != NULL) return refuse(text, length, id, "is there twice");
@@ -93,7 +76,7 @@ ull_status ull__vocabulary_put(ull__vocabulary *v, const void *text, size_t leng
 }
 
 bool ull__vocabulary_find(const ull__vocabulary *v, const void *text, size_t length, uint32_t *id) {
-  const ull__vocabulary_entry *entry = find(v, text, length, ull__text_hash(text, length));
+  const ull__vocabulary_entry *entry = find(v, text, length, ull__hash_bytes(text, length));
   if (entry != NULL) *id = entry->id;
   return entry != NULL;
 }

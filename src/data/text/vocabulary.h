@@ -40,7 +40,4 @@ bool ull__vocabulary_find(const ull__vocabulary *vocabulary, const void *text, s
 const uint8_t *ull__vocabulary_text(const ull__vocabulary *vocabulary, uint32_t id, size_t *length);
 void ull__vocabulary_free(ull__vocabulary *vocabulary);
 
-/* Of any bytes; also for caches of words. */
-uint64_t ull__text_hash(const void *text, size_t length);
-
 #endif

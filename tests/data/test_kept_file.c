@@ -14,7 +14,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "data/text/kept_file.h"
+#include "data/kept_file.h"
 #include "support/text_sources.h"
 
 /* ---- what is kept ---- */

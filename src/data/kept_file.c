@@ -1,7 +1,7 @@
 /* The file grows under a name of its own, `PLACE.part`, which whoever holds its lock writes; it
  * takes its place by a rename. A writer that dies leaves a part that the next one empties. The
  * second section is gathered in a file without a name and copied behind the first. */
-#include "data/text/kept_file.h"
+#include "data/kept_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include "base/apart.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "data/text/vocabulary.h"
+#include "base/hash.h"
 
 static const char MAGIC[8] = {'U', 'L', 'L', 'K', 'E', 'P', 'T', '1'};
 
@@ -37,7 +37,7 @@ struct ull__kept_writer {
 static uint64_t sum_header(const ull__kept_header *header) {
   ull__kept_header copy = *header;
   copy.checksum = 0;
-  return ull__text_hash(&copy, sizeof copy);
+  return ull__hash_bytes(&copy, sizeof copy);
 }
 
 static bool is_sound(const ull__kept_header *header, const ull__kept_maker *maker, uint64_t bytes) {

@@ -1,4 +1,4 @@
-#include "data/tar/pattern.h"
+#include "data/pattern.h"
 
 #include <ctype.h>
 #include <glob.h>

@@ -1,11 +1,11 @@
 /* A file in the user's cache folder that is made once from others, however large it becomes: tokens
- * of a text, documents of a token file, sequences of documents. What it holds is written as it
- * arises, in two sections, through buffers of fixed size; readers see a whole file or none.
+ * of a text, documents of a token file, rows of Parquet. What it holds is written as it arises, in
+ * two sections, through buffers of fixed size; readers see a whole file or none.
  *
  * Nothing in it is believed: its header is checked when it is found, and every read is checked
  * against its section. Where several processes want the same file, one makes it. */
-#ifndef ULL_DATA_TEXT_KEPT_FILE_H
-#define ULL_DATA_TEXT_KEPT_FILE_H
+#ifndef ULL_DATA_KEPT_FILE_H
+#define ULL_DATA_KEPT_FILE_H
 
 #include "data/content.h"
 #include "data/index_file.h"

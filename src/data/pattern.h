@@ -1,7 +1,7 @@
 /* Files named by a pattern: {a,b} and {0000..0099} are written out, then * ? and [...] are looked
  * up; all files sorted by bytes, each once. */
-#ifndef ULL_DATA_TAR_PATTERN_H
-#define ULL_DATA_TAR_PATTERN_H
+#ifndef ULL_DATA_PATTERN_H
+#define ULL_DATA_PATTERN_H
 
 #include "base/vector.h"
 
