@@ -143,13 +143,14 @@ static ull_status too_big(picture_work *work, uint64_t bytes) {
   return ull__error_bytes(bytes, work->loader->layout.large_bytes);
 }
 
-/* Times of a decode: reading and resampling happen inside it. */
+/* Times of opening or decoding: reading and resampling happen inside. */
 static void book_decode(picture_work *work, uint64_t since) {
   uint64_t *ticks = work->worker->stage_ticks;
   uint64_t all = ull__ticks_now() - since, read = ull__record_take_ticks();
   uint64_t inside = read + work->resample_ticks;
   ticks[ULL_STAGE_READ] += read;
   ticks[ULL_STAGE_RESAMPLE] += work->resample_ticks;
+  work->resample_ticks = 0;
   ticks[ULL_STAGE_DECODE] += all > inside ? all - inside : 0;
 }
 
@@ -320,8 +321,7 @@ static ull_status fill_open(picture_work *work, ull__loader_fault fault,
   uint64_t since = ull__ticks_now();
   ull_status status = ull__image_open(work->worker->reader, work->worker->record,
                                       &work->worker->scratch, &work->info);
-  work->worker->stage_ticks[ULL_STAGE_READ] += ull__record_take_ticks();
-  ull__loader_stamp(work->worker, ULL_STAGE_DECODE, since);
+  book_decode(work, since);
   ULL__TRY(status);
   if (fault == ULL__LOADER_FAULT_DECODE) return ull__loader_die(work->loader, result);
   ULL__TRY(choose_geometry(work));
@@ -370,7 +370,6 @@ ull_status ull__loader_fill_pictures(ull_loader *loader, ull__worker *worker, ul
       if (loader->arrays[i].content != passes[pass]) continue;
       work.array = &loader->arrays[i];
       work.rows = 0;
-      work.resample_ticks = 0;
       ULL__TRY(fill_picture(&work, fault, result));
       fault = ULL__LOADER_FAULT_NONE;
     }
