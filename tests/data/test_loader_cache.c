@@ -1,14 +1,17 @@
 /* What a loader leaves in the page cache where a cgroup leaves it less than the source has: a part
  * of the samples that fits, in every epoch the same one; and everything where all of it fits, or
  * where reading is fast because others put it there. */
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -21,6 +24,13 @@ enum { PICTURES = 640 };
 
 static uint64_t all_bytes;
 static bool cache_gives_back;
+static atomic_int given_back; /* pictures, by the loader */
+
+/* In place of the C library's: counts. */
+int posix_fadvise(int file, off_t offset, off_t bytes, int advice) {
+  if (advice == POSIX_FADV_DONTNEED) given_back++;
+  return syscall(SYS_fadvise64, file, offset, bytes, advice) == 0 ? 0 : errno;
+}
 
 static int open_picture(int number) {
   char path[800];
@@ -79,6 +89,7 @@ static int load_epoch(ull_source *source, uint64_t cache_bytes, bool slow, uint6
   loader->cache_bytes = cache_bytes;
   loader->ahead_left = slow ? UINT64_MAX / 2 : 0;
   empty_cache();
+  given_back = 0;
   assert_int_equal(hash_samples(loader, hashes, PICTURES), PICTURES);
   ull_loader_destroy(loader);
   int count = 0;
@@ -97,8 +108,11 @@ static void a_fixed_part_stays(void **state) {
   for (int i = 0; i < PICTURES; i++) same += first[i] && second[i];
   assert_true(same >= kept * 8 / 10 && same >= again * 8 / 10);
   assert_in_range(load_epoch(source, 0, true, 3, all), 0, PICTURES / 8);
-  assert_int_equal(load_epoch(source, 2 * all_bytes, true, 4, all), PICTURES);
-  assert_int_equal(load_epoch(source, UINT64_MAX, true, 5, all), PICTURES);
+  assert_in_range(given_back, PICTURES * 7 / 8, PICTURES);
+  load_epoch(source, 2 * all_bytes, true, 4, all);
+  assert_int_equal(given_back, 0);
+  load_epoch(source, UINT64_MAX, true, 5, all);
+  assert_int_equal(given_back, 0);
   ull_source_close(source);
 }
 
